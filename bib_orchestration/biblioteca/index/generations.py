@@ -1,0 +1,162 @@
+"""Generations of the index: one LanceDB table a fingerprint, and a one-row table that names the live one.
+
+A new model's table is built beside the live one and goes live by one write to `current`; readers poll it.
+The pointer is a table and not a file, because there is no atomic rename on object storage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+CURRENT = "current"
+TABLE_PREFIX = "chunks__"
+# Vectors that are in no index: of contents embedded by a run that has not ended yet, or whose last
+# occurrence has gone and may come back (an edit undone, a branch switched).
+SPARE_PREFIX = "spare__"
+# Generations kept beside the live one, so that going back to the last model costs nothing.
+KEPT_GENERATIONS = 1
+
+LIST_COLUMNS = ("sources", "source_types", "apps", "slugs", "paths")
+_REMOTE = re.compile(r"[a-z0-9+]{2,}://")
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What `current` says of the live table.
+
+    table: its name.
+    fingerprint: of the model that made its vectors.
+    model, revision, dimension: that model's.
+    splitter, lexical: versions that its sentences and stems were made by.
+    corpus: a hash of the occurrences that it was last brought level with.
+    contents: how many it holds.
+    """
+
+    table: str
+    fingerprint: str
+    model: str
+    revision: str
+    dimension: int
+    splitter: str
+    lexical: str
+    corpus: str
+    contents: int
+
+
+class IndexStore:
+    """The LanceDB database that holds the generations; it connects on first use."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    @cached_property
+    def db(self) -> Any:
+        import lancedb
+
+        if not _REMOTE.match(self.address):
+            Path(self.address).mkdir(parents=True, exist_ok=True)
+        # Without an interval a handle never sees what other processes write.
+        return lancedb.connect(self.address, read_consistency_interval=timedelta(0))
+
+    def tables(self) -> list[str]:
+        """Names of all tables, sorted."""
+        names: list[str] = []
+        page = self.db.list_tables()
+        while True:
+            names += page.tables
+            if not page.page_token:
+                return sorted(names)
+            page = self.db.list_tables(page_token=page.page_token)
+
+    def has(self, table: str) -> bool:
+        return table in self.tables()
+
+    def open(self, table: str) -> Any:
+        return self.db.open_table(table)
+
+    def current(self) -> Generation | None:
+        """The live generation; None before the first one."""
+        if not self.has(CURRENT):
+            return None
+        rows = self.open(CURRENT).to_arrow().to_pylist()
+        return Generation(**rows[0]) if rows else None
+
+    def go_live(self, generation: Generation) -> None:
+        """Make `generation` the live one, in one write."""
+        import pyarrow as pa
+
+        row = pa.Table.from_pylist([asdict(generation)])
+        if self.has(CURRENT):
+            self.open(CURRENT).add(row, mode="overwrite")
+        else:
+            self.db.create_table(CURRENT, row)
+
+    def drop_older(self, live: str) -> list[str]:
+        """Drop all generations but the live one and the one written last before it; returns their names."""
+        others = [name for name in self.tables() if name.startswith(TABLE_PREFIX) and name != live]
+        newest_first = sorted(others, key=lambda name: (self._last_write(name), name), reverse=True)
+        dropped = newest_first[KEPT_GENERATIONS:]
+        for name in dropped:
+            self.db.drop_table(name)
+            spare = SPARE_PREFIX + name.removeprefix(TABLE_PREFIX)
+            if self.has(spare):
+                self.db.drop_table(spare)
+        return sorted(dropped)
+
+    def _last_write(self, table: str) -> Any:
+        return max(version["timestamp"] for version in self.open(table).list_versions())
+
+
+def rows_schema(dimension: int) -> Any:
+    """The columns of a generation's table. Occurrence lists are parallel: place n is one occurrence."""
+    import pyarrow as pa
+
+    strings = pa.list_(pa.string())
+    offsets = pa.list_(pa.int32())
+    return pa.schema(
+        [
+            # NOT NULL, or a merge by this key may insert a row twice.
+            pa.field("content_id", pa.string(), nullable=False),
+            pa.field("text_hash", pa.string()),
+            pa.field("title", pa.string()),
+            pa.field("heading_path", pa.string()),
+            pa.field("text", pa.string()),
+            pa.field("tokens", pa.int32()),
+            pa.field("language", pa.string()),
+            *(pa.field(name, strings) for name in LIST_COLUMNS),
+            pa.field("vector", pa.list_(pa.float32(), dimension)),
+            pa.field("sentence_starts", offsets),
+            pa.field("sentence_ends", offsets),
+            # Rows of float16, one a sentence: the cosine is off by 1e-4 at most.
+            pa.field("sentence_vectors", pa.large_binary()),
+            # The stems of title and headings, then of each sentence, a line each.
+            pa.field("stems", pa.large_string()),
+            pa.field("splitter", pa.string()),
+            pa.field("lexical", pa.string()),
+        ]
+    )
+
+
+def spare_schema(dimension: int) -> Any:
+    """The columns of a table of spare vectors: those of a row that cost an embedding, and since when."""
+    import pyarrow as pa
+
+    rows = rows_schema(dimension)
+    names = ("content_id", "vector", "sentence_starts", "sentence_ends", "sentence_vectors", "splitter")
+    return pa.schema([*(rows.field(name) for name in names), pa.field("since", pa.timestamp("us", tz="UTC"))])
+
+
+def in_list(column: str, values: Iterable[str]) -> str:
+    """A LanceDB filter: `column` is one of `values`. Apostrophes are doubled; there is no other quoting.
+
+    >>> in_list("path", ["l'hospitalet.md"])
+    "path IN ('l''hospitalet.md')"
+    """
+    quoted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+    return f"{column} IN ({quoted})"

@@ -1,0 +1,314 @@
+"""Bringing `bib_docs` and `bib_chunks` level with what a source holds now.
+
+Each source is worked out and written by itself, in one transaction, under the warehouse's lock. Nothing is
+written when nothing changed. A source that cannot be read, or in which nothing was found, keeps its rows:
+an unmounted disk must not empty the index.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bib_orchestration.biblioteca.corpus.chunks import DocumentText, occurrences
+from bib_orchestration.biblioteca.corpus.documents import Document, UnreadableDocument, read_document
+from bib_orchestration.biblioteca.corpus.markdown import CHUNKER_VERSION
+from bib_orchestration.biblioteca.corpus.sources import Problem, Snapshot, SourceError, read_source
+from bib_orchestration.biblioteca.settings import ChunkSettings, Source
+from bib_orchestration.biblioteca.warehouse.connection import Warehouse, insert_rows
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+# What makes a document's row differ. Not the commit: it moves with every commit, also those that leave the
+# document alone, and a row says at which commit its text came.
+_COMPARED = ("content_hash", "kind", "source_type", "app", "language", "title", "slug", "own_title", "stale")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """How the reading of a source went.
+
+    source: its name.
+    documents: documents it has now.
+    commit: what a git source was read at.
+    error: why it was not read, in which case its rows stay; None when all went well.
+    added, changed, moved, deleted: paths; a move is "old → new".
+    problems: files that gave no document, with the reason.
+    warnings: (path, what was odd) of files that were read all the same.
+    """
+
+    source: str
+    documents: int
+    commit: str | None = None
+    error: str | None = None
+    added: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def wrote(self) -> bool:
+        return bool(self.added or self.changed or self.moved or self.deleted)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkReport:
+    """How the chunking of a source went: chunks it has now, and what was done for it."""
+
+    source: str
+    chunks: int
+    documents_cut: int
+    added: int
+    removed: int
+
+
+def refresh_documents(warehouse: Warehouse, source: Source, checkouts: Path, *, run_id: str) -> SourceReport:
+    """Read `source` and bring its rows of `bib_docs` level. An error is in the report, not raised."""
+    with warehouse.lock():
+        stored = _stored_documents(warehouse, source.name)
+        try:
+            snapshot = read_source(source, checkouts)
+            documents, problems = _documents(source, snapshot)
+            if not documents:
+                raise SourceError(_nothing_found(source, snapshot, problems))
+        except SourceError as error:
+            report = SourceReport(source.name, len(stored), error=str(error))
+            _store_state(warehouse, report, run_id)
+            return report
+        report = _store_documents(warehouse, source.name, stored, documents, problems, snapshot.commit)
+        _store_state(warehouse, report, run_id)
+    return report
+
+
+def refresh_chunks(
+    warehouse: Warehouse, source: str, settings: ChunkSettings, *, full: bool = False
+) -> ChunkReport:
+    """Cut the documents of a source that are new or changed, or were cut by another chunker.
+
+    `full` cuts all of them again, whatever is stored about them.
+    """
+    chunker = f"{CHUNKER_VERSION}:{settings.max_tokens}:{settings.min_tokens}"
+    with warehouse.lock():
+        with warehouse.read() as connection:
+            to_cut = _documents_to_cut(connection, source, chunker, full)
+            gone = _column(
+                connection,
+                "SELECT doc_id FROM bib_chunked_docs WHERE source = $source"
+                " AND doc_id NOT IN (SELECT doc_id FROM bib_docs)",
+                source,
+            )
+            before = _count(connection, "bib_chunks", source)
+        if not (to_cut or gone):
+            return ChunkReport(source, before, 0, 0, 0)
+        rows = [
+            asdict(occurrence)
+            for document in to_cut
+            for occurrence in occurrences(
+                document, max_tokens=settings.max_tokens, min_tokens=settings.min_tokens
+            )
+        ]
+        done = [
+            {
+                "doc_id": document.doc_id,
+                "source": source,
+                "content_hash": document.content_hash,
+                "chunker": chunker,
+            }
+            for document in to_cut
+        ]
+        replaced = [*gone, *(document.doc_id for document in to_cut)]
+        with warehouse.transaction() as connection:
+            _delete(connection, "bib_chunks", replaced)
+            _delete(connection, "bib_chunked_docs", replaced)
+            kept = _count(connection, "bib_chunks", source)
+            insert_rows(connection, "bib_chunks", rows)
+            insert_rows(connection, "bib_chunked_docs", done)
+    return ChunkReport(source, kept + len(rows), len(to_cut), len(rows), before - kept)
+
+
+def remove_unknown_sources(warehouse: Warehouse, known: Iterable[str]) -> list[str]:
+    """Remove the rows of sources that bib.toml no longer names; returns their names."""
+    tables = ("bib_docs", "bib_chunks", "bib_chunked_docs", "bib_sources")
+    with warehouse.lock():
+        with warehouse.read() as connection:
+            stored = connection.sql(
+                "SELECT DISTINCT source FROM bib_docs UNION SELECT source FROM bib_sources"
+            ).fetchall()
+        unknown = sorted({name for (name,) in stored} - set(known))
+        if unknown:
+            with warehouse.transaction() as connection:
+                for table in tables:
+                    connection.execute(
+                        f"DELETE FROM {table} WHERE source IN (SELECT unnest($names))", {"names": unknown}
+                    )
+    return unknown
+
+
+def _documents(source: Source, snapshot: Snapshot) -> tuple[list[Document], list[Problem]]:
+    documents, problems = [], list(snapshot.problems)
+    for raw in snapshot.files:
+        try:
+            documents.append(read_document(source, raw, snapshot.commit))
+        except UnreadableDocument as error:
+            problems.append(Problem(raw.path, error.reason, kept=False))
+    return documents, sorted(problems, key=lambda problem: (problem.path, problem.reason))
+
+
+def _nothing_found(source: Source, snapshot: Snapshot, problems: Sequence[Problem]) -> str:
+    found = f"{len(problems)} files, none of them readable" if problems else "no file"
+    first = f" (the first: {problems[0].path}: {problems[0].reason})" if problems else ""
+    at = f" at commit {snapshot.commit[:12]}" if snapshot.commit else ""
+    return (
+        f"source {source.name!r}: {found}{first} in {source.path or source.url}{at} for "
+        f"{', '.join(source.include)}; its rows are kept. Take the source out of bib.toml to remove them"
+    )
+
+
+def _stored_documents(warehouse: Warehouse, source: str) -> dict[str, dict[str, Any]]:
+    """Rows of `bib_docs` by path, without their text."""
+    columns = ("doc_id", "path", *_COMPARED)
+    with warehouse.read() as connection:
+        rows = connection.execute(
+            f"SELECT {', '.join(columns)} FROM bib_docs WHERE source = $source", {"source": source}
+        ).fetchall()
+    return {row[1]: dict(zip(columns, row, strict=True)) for row in rows}
+
+
+def _store_documents(
+    warehouse: Warehouse,
+    source: str,
+    stored: dict[str, dict[str, Any]],
+    documents: list[Document],
+    problems: list[Problem],
+    commit: str | None,
+) -> SourceReport:
+    read_at = datetime.now(UTC)
+    rows = {document.path: _document_row(document, read_at) for document in documents}
+    # A file that could not be read just now keeps its row, marked stale; so does all below a folder.
+    kept = {path for path in stored if path not in rows and _is_kept(path, problems)}
+    added = [path for path in rows if path not in stored]
+    changed = [path for path in rows if path in stored and _differs(rows[path], stored[path])]
+    gone = [path for path in stored if path not in rows and path not in kept]
+    newly_stale = [path for path in sorted(kept) if not stored[path]["stale"]]
+    if added or changed or gone or newly_stale:
+        with warehouse.transaction() as connection:
+            _delete(connection, "bib_docs", [stored[path]["doc_id"] for path in (*gone, *changed)])
+            insert_rows(connection, "bib_docs", [rows[path] for path in (*added, *changed)])
+            connection.execute(
+                "UPDATE bib_docs SET stale = true WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))",
+                {"ids": [stored[path]["doc_id"] for path in newly_stale]},
+            )
+    moved = _moves(added, gone, rows, stored)
+    old_names, new_names = {old for old, _ in moved}, {new for _, new in moved}
+    return SourceReport(
+        source,
+        documents=len(rows) + len(kept),
+        commit=commit,
+        added=[path for path in added if path not in new_names],
+        changed=changed,
+        moved=[f"{old} → {new}" for old, new in moved],
+        deleted=[path for path in gone if path not in old_names],
+        problems=problems,
+        warnings=[(document.path, warning) for document in documents for warning in document.warnings],
+    )
+
+
+def _document_row(document: Document, read_at: datetime) -> dict[str, Any]:
+    return {
+        **{name: getattr(document, name) for name in document.__slots__ if name != "body_start"},
+        "front_matter": json.dumps(document.front_matter, ensure_ascii=False, sort_keys=True),
+        "warnings": list(document.warnings),
+        "stale": False,
+        "read_at": read_at,
+    }
+
+
+def _differs(row: dict[str, Any], stored: dict[str, Any]) -> bool:
+    return any(row[name] != stored[name] for name in _COMPARED)
+
+
+def _is_kept(path: str, problems: Sequence[Problem]) -> bool:
+    return any(
+        problem.kept
+        and (path == problem.path or (problem.path.endswith("/") and path.startswith(problem.path)))
+        for problem in problems
+    )
+
+
+def _moves(
+    added: Sequence[str], gone: Sequence[str], rows: dict[str, dict[str, Any]], stored: dict[str, dict[str, Any]]
+) -> list[tuple[str, str]]:
+    """Pairs of a path that went and one that came with the same text."""
+    came: dict[str, list[str]] = {}
+    for path in sorted(added):
+        came.setdefault(rows[path]["content_hash"], []).append(path)
+    moves = []
+    for path in sorted(gone):
+        if same := came.get(stored[path]["content_hash"]):
+            moves.append((path, same.pop(0)))
+    return moves
+
+
+def _store_state(warehouse: Warehouse, report: SourceReport, run_id: str) -> None:
+    """Note how the reading went, unless all is well and as it was."""
+    problems = json.dumps([asdict(problem) for problem in report.problems], ensure_ascii=False)
+    state = (report.commit, report.documents, problems, report.error)
+    with warehouse.read() as connection:
+        stored = connection.execute(
+            "SELECT commit, documents, problems::VARCHAR, error FROM bib_sources WHERE source = $source",
+            {"source": report.source},
+        ).fetchall()
+    if stored == [state] and report.error is None and not report.wrote:
+        return
+    row = {
+        "source": report.source,
+        "commit": report.commit,
+        "documents": report.documents,
+        "problems": problems,
+        "error": report.error,
+        "run_id": run_id,
+        "read_at": datetime.now(UTC),
+    }
+    with warehouse.transaction() as connection:
+        connection.execute("DELETE FROM bib_sources WHERE source = $source", {"source": report.source})
+        insert_rows(connection, "bib_sources", [row])
+
+
+def _documents_to_cut(
+    connection: DuckDBPyConnection, source: str, chunker: str, full: bool
+) -> list[DocumentText]:
+    rows = connection.execute(
+        """
+        SELECT d.doc_id, d.source, d.path, d.kind, d.own_title, d.text, d.content_hash
+        FROM bib_docs AS d LEFT JOIN bib_chunked_docs AS c USING (doc_id)
+        WHERE d.source = $source
+          AND ($full OR c.chunker IS DISTINCT FROM $chunker OR c.content_hash <> d.content_hash)
+        ORDER BY d.path
+        """,
+        {"source": source, "chunker": chunker, "full": full},
+    ).fetchall()
+    return [DocumentText(*row) for row in rows]
+
+
+def _column(connection: DuckDBPyConnection, query: str, source: str) -> list[str]:
+    return [value for (value,) in connection.execute(query, {"source": source}).fetchall()]
+
+
+def _count(connection: DuckDBPyConnection, table: str, source: str) -> int:
+    rows = connection.execute(
+        f"SELECT count(*) FROM {table} WHERE source = $source", {"source": source}
+    ).fetchall()
+    return int(rows[0][0])
+
+
+def _delete(connection: DuckDBPyConnection, table: str, doc_ids: Sequence[str]) -> None:
+    connection.execute(
+        f"DELETE FROM {table} WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))", {"ids": list(doc_ids)}
+    )

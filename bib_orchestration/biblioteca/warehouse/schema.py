@@ -1,0 +1,118 @@
+"""The warehouse's tables and their columns, in one place.
+
+No primary keys and no indexes: DuckDB's have open corruption reports on tables that are written often, and
+each promise that one would make is checked by an asset check instead. Times are UTC with time zone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+TABLES: dict[str, dict[str, str]] = {
+    # A source document.
+    "bib_docs": {
+        "doc_id": "VARCHAR",
+        "source": "VARCHAR",
+        "path": "VARCHAR",
+        "kind": "VARCHAR",
+        "source_type": "VARCHAR",
+        "app": "VARCHAR",
+        "language": "VARCHAR",
+        "title": "VARCHAR",
+        "slug": "VARCHAR",
+        "front_matter": "JSON",
+        "content_hash": "VARCHAR",
+        "bytes": "BIGINT",
+        "tokens": "BIGINT",
+        "commit": "VARCHAR",
+        "stale": "BOOLEAN",
+        "read_at": "TIMESTAMPTZ",
+        "own_title": "VARCHAR",
+        "warnings": "VARCHAR[]",
+        # The decoded text, so that chunks are cut from what was read and never from a file that has
+        # changed since; `text[start:end]` is a chunk's text.
+        "text": "VARCHAR",
+    },
+    # An occurrence of a chunk in a document.
+    "bib_chunks": {
+        "chunk_id": "VARCHAR",
+        "content_id": "VARCHAR",
+        "text_hash": "VARCHAR",
+        "doc_id": "VARCHAR",
+        "source": "VARCHAR",
+        "path": "VARCHAR",
+        "ordinal": "BIGINT",
+        "heading_path": "VARCHAR",
+        "text": "VARCHAR",
+        "start": "BIGINT",
+        "end": "BIGINT",
+        "line_start": "BIGINT",
+        "line_end": "BIGINT",
+        "tokens": "BIGINT",
+        "title": "VARCHAR",
+        "body": "VARCHAR",
+    },
+    # Which text of a document its rows in bib_chunks were cut from, and by which chunker.
+    "bib_chunked_docs": {
+        "doc_id": "VARCHAR",
+        "source": "VARCHAR",
+        "content_hash": "VARCHAR",
+        "chunker": "VARCHAR",
+    },
+    # How the last reading of a source went.
+    "bib_sources": {
+        "source": "VARCHAR",
+        "commit": "VARCHAR",
+        "documents": "BIGINT",
+        "problems": "JSON",
+        "error": "VARCHAR",
+        "run_id": "VARCHAR",
+        "read_at": "TIMESTAMPTZ",
+    },
+    # A real question.
+    "oraculo_queries": {
+        "query_id": "VARCHAR",
+        "ts": "TIMESTAMPTZ",
+        "question": "VARCHAR",
+        "mode": "VARCHAR",
+        "latency_ms": "DOUBLE",
+        "tokens": "BIGINT",
+        "content_ids": "VARCHAR[]",
+        "paths": "VARCHAR[]",
+        "generation": "VARCHAR",
+        "answered": "BOOLEAN",
+    },
+    # How much of each file of the query log's spool has been loaded.
+    "query_log_files": {
+        "file": "VARCHAR",
+        "bytes": "BIGINT",
+    },
+    # A question under a variant, in one A/B run.
+    "ab_results": {
+        "run_id": "VARCHAR",
+        "day": "DATE",
+        "question": "VARCHAR",
+        "variant": "VARCHAR",
+        "chunk_ids": "VARCHAR[]",
+        "top_score": "DOUBLE",
+        "tokens": "BIGINT",
+        "tokens_before": "BIGINT",
+        "overlap_vs_baseline": "DOUBLE",
+        "answer": "VARCHAR",
+        "rank": "BIGINT",
+    },
+}
+
+
+def create_tables(connection: DuckDBPyConnection) -> None:
+    """Create the tables that are missing, and add the columns that an older version lacked."""
+    for table, columns in TABLES.items():
+        listed = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({listed})")
+        present = {row[0] for row in connection.sql(f"DESCRIBE {table}").fetchall()}
+        for name, kind in columns.items():
+            if name not in present:
+                connection.execute(f'ALTER TABLE {table} ADD COLUMN "{name}" {kind}')

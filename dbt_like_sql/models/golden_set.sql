@@ -1,0 +1,31 @@
+-- The golden set of a day: the newest unique questions up to its end, longer than 8 characters without the
+-- white space around them. A question that was asked again counts where it was asked last.
+-- partitions: day
+WITH asked AS (
+    SELECT
+        query_id,
+        ts,
+        regexp_replace(nfc_normalize(question), '^[\s\p{Z}]+|[\s\p{Z}]+$', '', 'g') AS question
+    FROM oraculo_queries
+    WHERE ts < $day_end AND question IS NOT NULL
+),
+unique_questions AS (
+    SELECT *
+    FROM asked
+    WHERE length(question) > 8
+    QUALIFY row_number() OVER (PARTITION BY question ORDER BY ts DESC, query_id DESC) = 1
+),
+newest AS (
+    SELECT row_number() OVER (ORDER BY ts DESC, query_id DESC) AS rank, *
+    FROM unique_questions
+    QUALIFY rank <= $questions
+)
+SELECT
+    $day::DATE AS day,
+    rank,
+    query_id,
+    ts,
+    question,
+    sha256(string_agg(question, chr(10) ORDER BY rank) OVER ())[:16] AS golden_hash
+FROM newest
+ORDER BY rank
