@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -362,6 +363,7 @@ class TestFolderThatChangesOrRefuses:
 
     def test_a_name_too_long_to_open_is_one_problem(self, root: Path, checkouts: Path) -> None:
         # Root may read everything, but nobody can name a path of over 4,095 bytes at once.
+        write(root, {"a.md": "a"})
         deep = os.open(root, os.O_RDONLY)
         for _ in range(17):
             os.mkdir("d" * 250, dir_fd=deep)
@@ -369,8 +371,8 @@ class TestFolderThatChangesOrRefuses:
             os.close(deep)
             deep = below
         os.close(deep)
-        write(root, {"a.md": "a"})
         snapshot = read_source(folder(root), checkouts)
+        shutil.rmtree(root)
         assert paths(snapshot) == ["a.md"]
         assert [problem.kept for problem in snapshot.problems] == [True]
         assert snapshot.problems[0].path.endswith("d/")
@@ -559,7 +561,7 @@ class TestGitCheckout:
             "same-1.md": b"same\r\n",
             "same-2.md": b"same\r\n",
             "newlines.md": b"\n\n missing\n",
-            **{f"many/{number}.md": f"{number}\n" * 50 for number in range(3000)},
+            **{f"many/{number}.md": f"{number}\n" * 1000 for number in range(400)},
         }
         head = commit(repository, files)
         snapshot = read_source(of_git(repository), checkouts)

@@ -264,10 +264,8 @@ class SentenceTransformerEmbedder:
     def _loaded(self) -> Any:
         if self._model is None:
             model = self._load()
-            # Where the loaded model cuts and where the card says must be one place, or text is lost unseen.
+            # A model that cuts before the card's limit would lose text unseen.
             self._max_tokens = _least(self._card.max_tokens, model.max_seq_length)
-            if self._max_tokens is not None:
-                model.max_seq_length = self._max_tokens
             self._model = model
         return self._model
 

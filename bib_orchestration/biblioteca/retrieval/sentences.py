@@ -32,19 +32,19 @@ _ABBREVIATIONS = frozenset(
     """sr sra sres sras srta srtas srtos dña dª d.ª d.ª mª m.ª dr dra dres dras drs prof profa profs mr mrs
     messrs mme mlle lic licda lcdo lcda ldo lda ing arq abg mtro mtra gral cnel tte sgto cmdte cdte alte
     excmo excma excmos ilmo ilma ilmos rvdo rvda rdo mons pbro sto sta stos ntra ntro vda ud uds vd vds hno
-    hna hnos hnas fdo phd esq supt st"""
+    hna hnos hnas fdo atte phd esq supt st"""
     # Works and their parts
-    """ art arts art.º núm núms num nums nro nros nº n.º n.os nos pág págs pag pags pp cap caps chap vol vols
-    ed eds edit fig figs tab tabl eq eqs ec ecs sec secc párr párrs apdo apdos ap tít lit inc epígr fasc ms mss
+    """ art arts art.º núm núms num nums nro nros nº n.º n.os nos pág págs pag pags pp cap caps chap chaps vol vols
+    ed eds edit fig figs tabl eq eqs ec ecs sec secc párr párrs apdo apdos ap tít inc epígr fasc mss
     trad coord comp dir impr ilustr cit ibid ibíd íd ídem ob op loc cfr cf vid viz ref refs sig sigs ss disp
-    adic rem cód const ley.ª"""
+    adic cód exp const """
     # Places, addresses, organisations
-    """ tel tels tfno telf tlf ext fax av avda avdas avd ave blvd rd pza plza pl plta ctra cra urb pol ind edif
+    """ tel tels tfno telf tlf ext av avda avdas avd ave blvd rd pza plza pl plta ctra cra urb pol ind edif
     esc izq izda izqda dcha dpto depto dept dto prov pcia pdo mun gob ayto admón adm cía cia co corp ltd ltda
     inc llc bros sdad soc coop assn pvt univ inst intl govt natl asoc fund hosp mt ft"""
     # Running text and measures
-    """ etc ej p.ej ex gr vs approx aprox máx mín max ca circa al eg ie e.g i.e resp abrev cte ctes corr pral
-    pral.ª ant.º pta ptas pts cts dls kgs hab habs tm lb lbs oz hrs"""
+    """ etc ej p.ej gr vs approx aprox incl excl esp máx mín max ca circa al eg ie e.g i.e resp abrev cte ctes corr pral
+    pta ptas pts cts dls kgs hab habs tm lb lbs oz hrs"""
     # Months and days of the week that are no words
     """ ene feb febr abr jun jul sept sep oct nov dic jan apr aug dec lun mié miér jue vie sáb tue tues thu thur
     thurs fri""".split()
@@ -52,7 +52,7 @@ _ABBREVIATIONS = frozenset(
 # Abbreviations only when written with a capital: their lower-case twins are words or units.
 _CAPITALISED = frozenset(
     "Ms Jr Sr Rev Hon Gen Col Capt Cpt Cap Lt Sgt Maj Cmdr Gov Sen Rep Reps Pres Fr Pte Min Mass Pa Va Ill Wash "
-    "Calif Conn Fla Tex Mich Minn Penn Tenn Ariz Colo Md As Bs Sec PS".split()
+    "Calif Conn Fla Tex Mich Minn Penn Tenn Ariz Colo Md As Bs Sec PS PD Apt Ste Bldg".split()
 )
 # Words that are months after a figure ("3 mar."), and words of the language elsewhere ("junto al mar.").
 _MONTHS_AFTER_FIGURE = frozenset("mar may ago set".split())
@@ -75,10 +75,12 @@ _ALTERNATIVE = re.compile(r"[^\W\d_]{1,6}\.?/([^\W\d_]{1,6})\Z")
 _ENUMERATOR = re.compile(r"(?:[0-9]{1,3}|[IVXLC]{1,6})\Z")
 _CODE_NUMBER = re.compile(r"(?:[IVXLCDM]++|[A-Z]-?\d++)(?!\w)")
 
-_PUNCTUATION = r"!-/:-@\[-`{-~"
+# Written as one set of characters and then what each must be followed by: `re` looks for such a set several
+# times faster than for alternatives.
 _MARK = re.compile(
-    rf"""\\[{_PUNCTUATION}]|`++|<(?=[A-Za-z/!])|\*++|_++|~~|\$\$?|"|(?<!\w)'|'(?!\w)|’(?!\w)"""
-    r"""|[()\[\]{}«»“”‘‹›]|(?:https?|ftp)://[^\s<>"'`()\[\]{}«»“”*]*+"""
+    r"""[\\`<*_~$:"'’()\[\]{}«»“”‘‹›](?:"""
+    r"""(?<=\\)[!-/:-@\[-`{-~]|(?<=`)`*+|(?<=<)(?=[A-Za-z/!])|(?<=\*)\**+|(?<=_)_*+|(?<=~)~|(?<=\$)\$?+"""
+    r"""|(?<=:)//[^\s<>"'`()\[\]{}«»“”*]*+|(?<!\w')(?<=')|(?<=['’])(?!\w)|(?<=["()\[\]{}«»“”‘‹›]))"""
 )
 _BACKTICKS = re.compile(r"`+")
 _TAG = re.compile(r"""<(/?)([A-Za-z][\w.:-]*+)(?:[^<>"'{}]++|"[^"]*+"|'[^']*+'|\{[^{}]*+\}|["'{}])*+>""")

@@ -69,8 +69,13 @@ class ChunkReport:
     removed: int
 
 
-def refresh_documents(warehouse: Warehouse, source: Source, checkouts: Path, *, run_id: str) -> SourceReport:
-    """Read `source` and bring its rows of `bib_docs` level. An error is in the report, not raised."""
+def refresh_documents(
+    warehouse: Warehouse, source: Source, checkouts: Path, *, run_id: str, full: bool = False
+) -> SourceReport:
+    """Read `source` and bring its rows of `bib_docs` level. An error is in the report, not raised.
+
+    `full` reads the structure of every document again, also of those whose text is as it was.
+    """
     with warehouse.lock():
         stored = _stored_documents(warehouse, source.name)
         try:

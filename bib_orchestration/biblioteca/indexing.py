@@ -1,0 +1,102 @@
+"""Indexing by hand: every step of the path of a document, in order, without Dagster.
+
+The same functions are called by the assets; here they run one after the other. Nothing changed: nothing is
+embedded and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bib_orchestration.biblioteca.index.corpus_contents import corpus_hash
+from bib_orchestration.biblioteca.index.sync import IndexReport, Progress, sync_index
+from bib_orchestration.biblioteca.library import Library
+from bib_orchestration.biblioteca.settings import Source
+from bib_orchestration.biblioteca.warehouse.corpus_tables import (
+    ChunkReport,
+    SourceReport,
+    refresh_chunks,
+    refresh_documents,
+    remove_unknown_sources,
+)
+from bib_orchestration.biblioteca.warehouse.sql_models import ModelReport, materialise
+
+UNIQUE_CHUNKS = "unique_chunks"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexingReport:
+    """What an indexing did, step by step.
+
+    sources: a report a source that was read.
+    chunks: a report a source whose documents were cut.
+    removed_sources: those that bib.toml no longer names; their rows are gone.
+    index: what bringing the index level did.
+    """
+
+    sources: tuple[SourceReport, ...]
+    chunks: tuple[ChunkReport, ...]
+    removed_sources: tuple[str, ...]
+    index: IndexReport
+
+    @property
+    def errors(self) -> list[str]:
+        """Why sources were not read: with any of them the run is red, although the rest was done."""
+        return [report.error for report in self.sources if report.error]
+
+
+def index_all(
+    library: Library,
+    sources: Sequence[Source] | None = None,
+    *,
+    full: bool = False,
+    run_id: str = "by hand",
+    progress: Progress = lambda done, total: None,
+) -> IndexingReport:
+    """Read `sources` (all by default), chunk them, and bring the index level.
+
+    `full` ignores stored fingerprints: all is read, cut and verified; only what is missing is embedded. A
+    source that cannot be read is in the report and stops nothing. Raises what embedding raises.
+    """
+    read = []
+    cut = []
+    for source in library.settings.sources if sources is None else sources:
+        read.append(refresh_documents(library.warehouse, source, library.checkouts, run_id=run_id, full=full))
+        cut.append(refresh_chunks(library.warehouse, source.name, library.settings.chunks, full=full))
+    removed = remove_unknown_sources(
+        library.warehouse, [source.name for source in library.settings.sources]
+    )
+    refresh_unique_chunks(library)
+    index = refresh_index(library, full=full, progress=progress)
+    library.warehouse.publish()
+    return IndexingReport(tuple(read), tuple(cut), tuple(removed), index)
+
+
+def refresh_unique_chunks(library: Library) -> ModelReport | None:
+    """Bring `unique_chunks` level; None when it already is."""
+    with library.warehouse.read() as connection:
+        exists = connection.sql(
+            f"SELECT 1 FROM duckdb_tables() WHERE table_name = '{UNIQUE_CHUNKS}'"
+        ).fetchall()
+        # Comparing hashes of occurrences costs a tenth of making the table and comparing that.
+        if exists and corpus_hash(connection, of_documents=True) == corpus_hash(
+            connection, of_documents=False
+        ):
+            return None
+    return materialise(library.warehouse, library.models[UNIQUE_CHUNKS])
+
+
+def refresh_index(
+    library: Library, *, full: bool = False, progress: Progress = lambda done, total: None
+) -> IndexReport:
+    """Bring the index level with `unique_chunks`. Raises what embedding raises."""
+    return sync_index(
+        library.store,
+        library.warehouse,
+        library.embedder,
+        library.settings.locks,
+        full=full,
+        progress=progress,
+        on_wait=library.on_wait,
+    )

@@ -1,0 +1,96 @@
+"""The parts of one knowledge base, wired by its settings; each is made on first use.
+
+For the command line, Dagster, and whoever else stands above: `Library(load_settings())`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from bib_orchestration.biblioteca.index.embedders import Embedder, EmbeddingError, fingerprint_of, make_embedder
+from bib_orchestration.biblioteca.index.generations import Generation, IndexStore
+from bib_orchestration.biblioteca.index.vector_index import VectorIndex, live_index
+from bib_orchestration.biblioteca.retrieval.chunk import Question
+from bib_orchestration.biblioteca.settings import Settings
+from bib_orchestration.biblioteca.warehouse.connection import Warehouse
+from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel, read_models
+
+log = logging.getLogger(__name__)
+
+# Beside the package in a checkout.
+MODELS_FOLDER = Path(__file__).resolve().parents[2] / "dbt_like_sql" / "models"
+
+
+@dataclass
+class Library:
+    """A knowledge base.
+
+    settings: its bib.toml.
+    on_wait: is told when a lock is held by another process.
+    """
+
+    settings: Settings
+    on_wait: Callable[[str], None] = log.info
+
+    @cached_property
+    def warehouse(self) -> Warehouse:
+        return Warehouse(self.settings.warehouse_address, self.settings.locks, on_wait=self.on_wait)
+
+    @cached_property
+    def store(self) -> IndexStore:
+        return IndexStore(self.settings.index_address)
+
+    @cached_property
+    def index(self) -> VectorIndex:
+        return live_index(self.settings.index_address)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The embedder that bib.toml names. Raises EmbeddingError when there is no such model."""
+        return make_embedder(self.settings.model, base=self.settings.config.parent)
+
+    @cached_property
+    def models(self) -> dict[str, SqlModel]:
+        return read_models(MODELS_FOLDER)
+
+    @property
+    def checkouts(self) -> Path:
+        """Where clones of git sources are kept."""
+        return self.settings.home / "checkouts"
+
+    def question(self, text: str) -> Question:
+        """A question with the vector that the live index can be searched by. Raises NoIndex, EmbeddingError."""
+        generation = self.index.snapshot().generation
+        return Question(text, self._embedder_of(generation).embed_question(text))
+
+    def _embedder_of(self, generation: Generation) -> Embedder:
+        """The model that made a generation: not always bib.toml's, while a new one is being built."""
+        if fingerprint_of(self.embedder.card) == generation.fingerprint:
+            return self.embedder
+        if self._former is None or fingerprint_of(self._former.card) != generation.fingerprint:
+            self._former = self._make_former(generation)
+        return self._former
+
+    _former: Embedder | None = None
+
+    def _make_former(self, generation: Generation) -> Embedder:
+        named = f"{generation.model} ({generation.revision})"
+        wanted = self.settings.model.model_copy(update={"name": generation.model, "revision": None})
+        problem = "it is no longer to be had"
+        try:
+            former = make_embedder(wanted, base=self.settings.config.parent)
+        except EmbeddingError as error:
+            problem = str(error)
+        else:
+            if fingerprint_of(former.card) == generation.fingerprint:
+                log.warning("the index still is of %s; bib.toml names %s", named, self.settings.model.name)
+                return former
+            problem = f"what is here now is {former.card.name} ({former.card.revision})"
+        raise EmbeddingError(
+            f"the live index was made by {named}, and bib.toml names {self.settings.model.name}: {problem}. "
+            "Run `bib index` to build an index for the model in bib.toml"
+        )

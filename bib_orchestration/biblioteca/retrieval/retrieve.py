@@ -1,0 +1,195 @@
+"""Retrieving: from a question's vector to the chunks that may answer it.
+
+Every row is scored on the question (exactly, in memory); rows of the same text count once; filters are
+applied before the search, so that `top_k` chunks are found wherever that many exist. Scores are rounded
+and ties go to the lower content id, so that equal inputs give equal answers on any machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bib_orchestration.biblioteca.corpus.sizes import count_tokens
+from bib_orchestration.biblioteca.index.vector_index import Snapshot, StoredText, live_index
+from bib_orchestration.biblioteca.retrieval.chunk import (
+    Filters,
+    Question,
+    Retrieval,
+    RetrievalOptions,
+    RetrievedChunk,
+)
+from bib_orchestration.biblioteca.retrieval.lexical import question_stems
+from bib_orchestration.biblioteca.retrieval.trim import trim_chunks
+from bib_orchestration.biblioteca.settings import load_settings
+
+__all__ = ["Filters", "Question", "Retrieval", "RetrievalOptions", "RetrievedChunk", "retrieve", "search"]
+
+# Rows fetched for each that is asked for, before rows of the same text are counted once.
+OVER_FETCH = 2
+# Decimals of a score: further ones depend on the machine's arithmetic.
+SCORE_DECIMALS = 6
+# The least number of rows that each leg of a hybrid search proposes.
+HYBRID_CANDIDATES = 20
+
+Scores = NDArray[np.float64]
+
+
+def retrieve(
+    question: Question,
+    top_k: int,
+    options: RetrievalOptions = RetrievalOptions(),
+    filters: Filters = Filters(),
+    *,
+    index: Snapshot | None = None,
+) -> Retrieval:
+    """The `top_k` chunks for a question, best first, trimmed if `options` say so.
+
+    `index` is the live index of this project's bib.toml unless given. Fewer chunks come back only when the
+    index has fewer that pass the filters. Raises ValueError for a `top_k` below 1 and for a vector that is
+    not of the index's dimension.
+    """
+    if index is None:
+        index = live_index(load_settings(missing_sources="keep").index_address).snapshot()
+    chunks = search(question, top_k, options, filters, index=index)
+    if options.trim:
+        chunks = trim_chunks(question, chunks, options)
+    return Retrieval(tuple(chunks))
+
+
+def search(
+    question: Question, top_k: int, options: RetrievalOptions, filters: Filters, *, index: Snapshot
+) -> list[RetrievedChunk]:
+    """The `top_k` chunks for a question, whole."""
+    _check(question, top_k, index)
+    rows = _matching_rows(index, filters)
+    cosines = _rounded(index.vectors @ question.vector)
+    scores = cosines
+    if options.ranking == "hybrid" and len(rows):
+        rows, scores = _hybrid(question, top_k, rows, cosines, index)
+    best = _distinct(_ranked(rows, scores, OVER_FETCH * top_k), index.columns["text_hash"], top_k)
+    return [
+        _chunk(row, text, float(scores[row]), float(cosines[row]), filters, index)
+        for row, text in zip(best, index.texts(best), strict=True)
+    ]
+
+
+def _check(question: Question, top_k: int, index: Snapshot) -> None:
+    if top_k < 1:
+        raise ValueError(f"top_k is {top_k}; at least 1 is needed")
+    dimension = index.generation.dimension
+    if question.vector.shape != (dimension,):
+        raise ValueError(
+            f"the question's vector has shape {question.vector.shape}; the index was made by "
+            f"{index.generation.model} and takes ({dimension},)"
+        )
+
+
+def _rounded(scores: NDArray[np.floating]) -> Scores:
+    return np.round(scores.astype(np.float64), SCORE_DECIMALS)
+
+
+def _matching_rows(index: Snapshot, filters: Filters) -> NDArray[np.int64]:
+    if not filters.any_set:
+        return np.arange(len(index))
+    return np.array(
+        [row for row in range(len(index)) if next(_matching(index, row, filters), None) is not None], np.int64
+    )
+
+
+def _matching(index: Snapshot, row: int, filters: Filters) -> Iterator[int]:
+    """The places of a row's occurrences that pass the filters, in order."""
+    columns = index.columns
+    occurrences = zip(
+        columns["source_types"][row], columns["apps"][row], columns["slugs"][row], strict=True
+    )
+    for place, (source_type, app, slug) in enumerate(occurrences):
+        if (
+            filters.source_type in (None, source_type)
+            and filters.app in (None, app)
+            and slug.startswith(filters.slug_prefix or "")
+        ):
+            yield place
+
+
+def _ranked(rows: NDArray[np.int64], scores: Scores, at_first: int) -> Iterator[int]:
+    """`rows` by score, best first, ties by row; only as many are sorted as are asked for."""
+    count = at_first
+    given = 0
+    while given < len(rows):
+        count = min(count, len(rows))
+        values = scores[rows]
+        # All rows that tie with the last one, or a tie would be broken by chance.
+        limit = np.partition(values, len(rows) - count)[len(rows) - count]
+        chosen = rows[values >= limit]
+        order = np.lexsort((chosen, -scores[chosen]))
+        yield from chosen[order][given:].tolist()
+        given = len(chosen)
+        count = 2 * max(given, 1)
+
+
+def _distinct(rows: Iterator[int], text_hashes: list[str], top_k: int) -> list[int]:
+    """The first `top_k` rows of different texts."""
+    seen: set[str] = set()
+    found: list[int] = []
+    for row in rows:
+        if text_hashes[row] not in seen:
+            seen.add(text_hashes[row])
+            found.append(row)
+            if len(found) == top_k:
+                break
+    return found
+
+
+def _hybrid(
+    question: Question, top_k: int, rows: NDArray[np.int64], cosines: Scores, index: Snapshot
+) -> tuple[NDArray[np.int64], Scores]:
+    """The rows at the top of either leg, and the sum of both legs, each scaled to 0..1 over those rows.
+
+    Each of these rows is scored exactly on both legs. Rank fusion, or a zero for the leg that did not
+    propose a row, finds less (measured on XQuAD-es: traps.md in the project's design notes).
+    """
+    lexical = _rounded(index.lexical.scores(question_stems(question.text, index.languages)))
+    count = max(OVER_FETCH * top_k, HYBRID_CANDIDATES)
+    wanted = _enough_texts(rows, cosines, count, index) | _enough_texts(rows, lexical, count, index)
+    candidates = np.array(sorted(wanted), np.int64)
+    scores = np.zeros(len(index))
+    scores[candidates] = _rounded(_scaled(cosines[candidates]) + _scaled(lexical[candidates]))
+    return candidates, scores
+
+
+def _enough_texts(rows: NDArray[np.int64], scores: Scores, count: int, index: Snapshot) -> set[int]:
+    """The best rows of `count` different texts: copies must not crowd out the rest."""
+    return set(_distinct(_ranked(rows, scores, count), index.columns["text_hash"], count))
+
+
+def _scaled(scores: Scores) -> Scores:
+    """Min-max scaled to 0..1; all zero when there is nothing between them."""
+    low, high = scores.min(), scores.max()
+    return (scores - low) / (high - low) if high > low else np.zeros_like(scores)
+
+
+def _chunk(
+    row: int, stored: StoredText, score: float, cosine: float, filters: Filters, index: Snapshot
+) -> RetrievedChunk:
+    columns = index.columns
+    place = next(_matching(index, row, filters))
+    return RetrievedChunk(
+        content_id=columns["content_id"][row],
+        text=stored.text,
+        score=score,
+        cosine=cosine,
+        source=columns["sources"][row][place],
+        path=columns["paths"][row][place],
+        source_type=columns["source_types"][row][place],
+        app=columns["apps"][row][place],
+        slug=columns["slugs"][row][place],
+        title=columns["title"][row],
+        heading_path=columns["heading_path"][row],
+        tokens_before=count_tokens(stored.text),
+        spans=tuple(stored.spans),
+        kept=((0, len(stored.text)),),
+        sentence_vectors=stored.sentence_vectors,
+    )
