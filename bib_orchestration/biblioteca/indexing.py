@@ -62,7 +62,7 @@ def index_all(
     read = []
     cut = []
     for source in library.settings.sources if sources is None else sources:
-        read.append(refresh_documents(library.warehouse, source, library.checkouts, run_id=run_id, full=full))
+        read.append(refresh_documents(library.warehouse, source, library.settings.checkouts, run_id=run_id, full=full))
         cut.append(refresh_chunks(library.warehouse, source.name, library.settings.chunks, full=full))
     removed = remove_unknown_sources(
         library.warehouse, [source.name for source in library.settings.sources]

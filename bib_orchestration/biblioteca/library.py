@@ -57,11 +57,6 @@ class Library:
     def models(self) -> dict[str, SqlModel]:
         return read_models(MODELS_FOLDER)
 
-    @property
-    def checkouts(self) -> Path:
-        """Where clones of git sources are kept."""
-        return self.settings.home / "checkouts"
-
     def question(self, text: str) -> Question:
         """A question with the vector that the live index can be searched by. Raises NoIndex, EmbeddingError."""
         generation = self.index.snapshot().generation

@@ -174,6 +174,10 @@ class ScheduleSettings(_Frozen):
     enabled: bool = False
     cron: dict[str, str] = Field(default_factory=dict)
 
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.timezone)
+
     @field_validator("timezone")
     @classmethod
     def _known_zone(cls, value: str) -> str:
@@ -257,6 +261,11 @@ class Settings(_Frozen):
     @property
     def runs(self) -> Path:
         return self.home / "runs"
+
+    @property
+    def checkouts(self) -> Path:
+        """Where clones of git sources are kept."""
+        return self.home / "checkouts"
 
     def source(self, name: str) -> Source:
         """The source of that name; KeyError names those that exist."""

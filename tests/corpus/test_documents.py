@@ -1,4 +1,4 @@
-"""What documents.py promises: bytes to text, front matter, titles and names."""
+"""What decoding.py, front_matter.py and documents.py promise: text, front matter, titles and names."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bib_orchestration.biblioteca.corpus import documents
+from bib_orchestration.biblioteca.corpus.blocks import MAX_TITLE
 from bib_orchestration.biblioteca.corpus.documents import (
     Document,
     UnreadableDocument,
     decode,
-    first_heading,
+    decoded,
+    make_document,
     parse_front_matter,
     read_document,
     slug_of,
 )
+from bib_orchestration.biblioteca.corpus.markdown import chunk_markdown
+from bib_orchestration.biblioteca.corpus.normal_text import normal
 from bib_orchestration.biblioteca.corpus.sources import RawFile
 from bib_orchestration.biblioteca.settings import Source
 
@@ -103,6 +108,18 @@ class TestReadDocument:
         assert read.warnings == ()
         assert len(read.doc_id) == 32
 
+    def test_in_two_stages(self) -> None:
+        raw = RawFile("a.md", b"\xef\xbb\xbf# Uno\r\n")
+        file = decoded(raw)
+        assert (file.path, file.text, file.encoding, file.bytes) == ("a.md", "# Uno\r\n", "utf-8", 10)
+        assert make_document(WIKI, file, "c0ffee") == read_document(WIKI, raw, "c0ffee")
+        assert file.content_hash == document("# Uno\n").content_hash
+
+    def test_an_unchanged_file_is_not_parsed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(documents, "read_blocks", None)
+        monkeypatch.setattr(documents, "parse_front_matter", None)
+        assert decoded(RawFile("a.md", b"---\ntitle: x\n---\n# Uno\n")).text
+
     def test_doc_id_is_of_source_and_path(self) -> None:
         assert document("a", "a.md").doc_id == document("b", "a.md").doc_id
         assert document("a", "a.md").doc_id != document("a", "b.md").doc_id
@@ -186,7 +203,7 @@ class TestTitle:
         ],
     )
     def test_first_heading(self, text: str, title: str) -> None:
-        assert first_heading(text) == title
+        assert document(text).own_title == title
 
     def test_file_name_is_the_last_resort(self) -> None:
         read = document("sin título", "a/Guía rápida.v2.md")
@@ -206,9 +223,36 @@ class TestTitle:
     def test_no_title_in_front_matter(self, typed: str) -> None:
         assert document(f"---\ntitle: {typed}\n---\n# Uno").title == "Uno"
 
-    @given(st.text())
+    @given(st.text(max_size=50))
     def test_any_text(self, text: str) -> None:
-        assert "\n" not in first_heading(text)
+        # Among many words, no control characters make it a binary file.
+        title = document("palabra " * 1000 + f"\n\n# {text}").own_title
+        assert title == " ".join(title.split())
+        assert len(title) <= MAX_TITLE
+
+    def test_headings_that_are_none(self) -> None:
+        assert document("<div>\n# no\n</div>\n\n> # tampoco\n\n- # ni\n").own_title == ""
+
+    def test_cut_at_a_length(self) -> None:
+        assert document("# " + "a " * 500).own_title == ("a " * 150).rstrip()
+
+    @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+    @pytest.mark.parametrize(
+        "heading",
+        [
+            "# Uso de `bib_index` y **negrita _con_** [enlace](x.md) {#ancla} ##",
+            "Uno\ny *medio*\n===",
+            "# C\\# y snake_case_name, 2 * 3 { #c }",
+            "# con NUL \0 dentro",
+            "# Cañón cafe\u0301",
+            "# " + "largo " * 100,
+        ],
+    )
+    def test_the_title_is_the_first_heading_of_the_chunks(self, heading: str, end: str) -> None:
+        text = f"---\nlayout: x\n---\n\n{heading}\n\nTexto.\n".replace("\n", end)
+        read = document(text)
+        (chunk,) = chunk_markdown(read.text)
+        assert normal(read.own_title) == chunk.heading_path != ""
 
 
 class TestSlug:

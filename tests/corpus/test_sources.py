@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from bib_orchestration.biblioteca.corpus import sources
+from bib_orchestration.biblioteca.corpus import folders, git_trees, raw_files
 from bib_orchestration.biblioteca.corpus.sources import (
     Problem,
     RawFile,
@@ -175,7 +175,7 @@ class TestFolder:
         self, root: Path, checkouts: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         write(root, {"line.md": b"x" * 2_000_000, "large.md": b"x" * 2_000_001})
-        monkeypatch.setattr(sources, "MAX_BYTES", 2_000_000)
+        monkeypatch.setattr(raw_files, "MAX_BYTES", 2_000_000)
         snapshot = read_source(folder(root), checkouts)
         assert [len(file.data) for file in snapshot.files] == [2_000_000]
         assert snapshot.problems == [
@@ -280,13 +280,13 @@ def _opened(place: Path, done: threading.Event) -> None:
 
 def before_reading(monkeypatch: pytest.MonkeyPatch, act: Callable[[Path], None]) -> None:
     """Do `act` to each file between its listing and its reading."""
-    read = sources._read_regular
+    read = folders._read_regular
 
     def read_after(place: bytes) -> bytes:
         act(Path(os.fsdecode(place)))
         return read(place)
 
-    monkeypatch.setattr(sources, "_read_regular", read_after)
+    monkeypatch.setattr(folders, "_read_regular", read_after)
 
 
 class TestFolderThatChangesOrRefuses:
@@ -325,7 +325,7 @@ class TestFolderThatChangesOrRefuses:
             return fstat(descriptor)
 
         with monkeypatch.context() as patch:
-            patch.setattr(sources.os, "fstat", grow)
+            patch.setattr(folders.os, "fstat", grow)
             snapshot = read_source(folder(root), checkouts)
         assert problems(snapshot)["a.md"] == Problem("a.md", "cannot be read: it was being written", True)
 
@@ -342,7 +342,7 @@ class TestFolderThatChangesOrRefuses:
             return scandir(place)
 
         with monkeypatch.context() as patch:
-            patch.setattr(sources.os, "scandir", scan)
+            patch.setattr(folders.os, "scandir", scan)
             snapshot = read_source(folder(root), checkouts)
         assert paths(snapshot) == ["a.md"]
         assert problems(snapshot)["docs/"].kept
@@ -553,7 +553,7 @@ class TestGitCheckout:
     def test_contents_come_back_byte_for_byte(
         self, repository: Path, checkouts: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sources, "MAX_BYTES", 2_000_000)
+        monkeypatch.setattr(raw_files, "MAX_BYTES", 2_000_000)
         files: dict[str, bytes | str] = {
             "line.md": b"x" * 2_000_000,
             "large.md": b"y" * 2_000_001,
@@ -588,9 +588,9 @@ class TestGitCheckout:
 
     def test_output_that_is_cut_off_gives_no_file(self) -> None:
         whole = b"c0ffee blob 3\nabc\n"
-        assert list(sources._answers(io.BytesIO(whole + whole))) == [b"abc", b"abc"]
+        assert list(git_trees._answers(io.BytesIO(whole + whole))) == [b"abc", b"abc"]
         for cut in range(len(whole)):
-            assert list(sources._answers(io.BytesIO(whole + whole[:cut]))) == [b"abc"]
+            assert list(git_trees._answers(io.BytesIO(whole + whole[:cut]))) == [b"abc"]
 
     def test_damaged_pack_is_an_error(self, repository: Path, checkouts: Path) -> None:
         git(repository, "gc", "--quiet")
@@ -733,7 +733,7 @@ class TestGitClone:
     def test_a_remote_that_never_answers(
         self, tmp_path: Path, checkouts: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sources, "GIT_LIMIT_S", 1)
+        monkeypatch.setattr(git_trees, "GIT_LIMIT_S", 1)
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen()

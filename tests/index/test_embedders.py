@@ -231,17 +231,17 @@ def test_another_byte_is_another_revision(copied: Path, models: Path, name: str)
 
 
 def test_of_a_large_file_the_ends_and_blocks_between_are_hashed(tmp_path: Path) -> None:
-    def hashed(size: int, place: int) -> str:
+    def hashed(size: int, place: int | None) -> str:
         with (tmp_path / "weights.bin").open("wb") as file:
             file.truncate(size)
-            file.seek(place)
-            file.write(b"x")
+            if place is not None:
+                file.seek(place)
+                file.write(b"x")
         return hash_folder(tmp_path)
 
     size = 200 << 20
-    assert (
-        len({hashed(size, 0), hashed(size, size // 31 * 7), hashed(size, size - 1), hashed(size + 1, 0)}) == 4
-    )
+    places = [(size, None), (size, 0), (size, size // 31 * 7), (size, size - 1), (size + 1, None)]
+    assert len({hashed(*place) for place in places}) == len(places)
 
 
 def test_the_fingerprint_depends_on_what_shapes_vectors_and_nothing_else(
@@ -386,6 +386,15 @@ def test_a_long_question_is_split_too(tiny: SentenceTransformerEmbedder) -> None
     np.testing.assert_allclose(tiny.embed_question(LONG), tiny.embed_texts([LONG])[0], atol=1e-6)
 
 
+def test_a_limit_that_only_the_loaded_model_knows_cuts_nothing(
+    models: Path, tiny: SentenceTransformerEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedders, "_max_tokens", lambda folder: None)
+    blind = SentenceTransformerEmbedder(models / "older")
+    assert blind.card.max_tokens is None
+    np.testing.assert_allclose(blind.embed_texts([LONG]), tiny.embed_texts([LONG]), atol=1e-6)
+
+
 def test_the_prompt_stands_before_each_piece_and_is_counted(models: Path) -> None:
     prompted = SentenceTransformerEmbedder(models / "prompts")
     plain = SentenceTransformerEmbedder(models / "current")
@@ -452,6 +461,12 @@ def test_every_piece_fits_and_no_character_is_lost(
     assert "".join("".join(piece.text for piece in pieces).split()) == "".join(text.split())
     if len(tokenizer([prompt + text])["input_ids"][0]) <= limit:
         assert [piece.text for piece in pieces] == [text]
+
+
+def test_few_characters_of_many_tokens_are_split_too() -> None:
+    text = "😀" * 17
+    pieces = TextSplitter(byte_tokenizer(), 64).split_all([text])[0]
+    assert [(piece.text, piece.weight) for piece in pieces] == [("😀" * 16, 64), ("😀", 4)]
 
 
 def test_words_stay_whole_where_there_is_white_space(tokenizer: Any) -> None:

@@ -33,8 +33,30 @@ _KINDS: dict[str, BlockKind] = {
     "html_block": "html",
     "hr": "rule",
 }
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*\)")
-_MARKS = re.compile(r"[*`]+|(?<!\w)_+|_+(?!\w)|\s*\{#[\w-]+\}\s*$")
+MAX_TITLE = 300
+# Of a longer heading only the start is read: enough for any title, and a bound on what reading it costs.
+_MAX_HEADING = 4 * MAX_TITLE
+# The patterns below take time in proportion to the heading: what one of them tries from a mark, it does not
+# try again from the next. Only code marks may scan the rest once for each length of theirs.
+_LITERAL = re.compile(
+    r"\\(?P<escaped>[!-/:-@\[-`{-~])|(?<!`)(?P<marks>`++)(?P<code>.+?)(?<!`)(?P=marks)(?!`)|[\U000F0000-\U000FFFFF]"
+)
+_HELD = re.compile(r"[\U000F0000-\U000FFFFF]")
+_FIRST_HELD = 0xF0000
+_LINK = re.compile(
+    r"!?\[([^\[\]]*+)\]\(\s*+(?:<[^<>]*+>|(?:[^()<>\s]++|\([^()\s]*+\))*+)"
+    r"""(?:\s++(?:"[^"]*+"|'[^']*+'))?+\s*+\)"""
+)
+# An image may be a link's text.
+_LINKED_IMAGE = 2
+# {#name}, and { #name } as in attribute lists.
+_ANCHOR = re.compile(r"\{\s*+#[^{}]*+\}$")
+# Emphasis holds no other of its kind, so the inner goes first. An underscore inside a word is none.
+_EMPHASIS = re.compile(
+    r"(\*{1,3})(?=[^\s*])([^*]++)(?<=\S)\1"
+    r"|(?<!\w)(_{1,3})(?=[^\s_])((?:[^_]|(?<=[^\W_])_++(?=[^\W_]))++)(?<=\S)\3(?!\w)"
+)
+_NESTED_MARKS = 3
 _MDX_STATEMENT = re.compile(r"(?:import|export)\s")
 
 
@@ -46,7 +68,7 @@ class Block:
     first: its first line, 0-based.
     last: the line after its last one that is not blank.
     level: a heading's level, 1 to 6; 0 for anything else.
-    title: a heading's text, without marks; "" for anything else.
+    title: a heading's text, see `plain_heading`; "" for anything else.
     items: the (first, last) of each item of a list.
     """
 
@@ -85,12 +107,31 @@ def is_mdx_statement(lines: Sequence[str], block: Block) -> bool:
 
 
 def plain_heading(raw: str) -> str:
-    """A heading's text without the marks of emphasis, code and links.
+    """A heading's text in one line, as a reader sees it: without the marks of emphasis, code and links.
+
+    Of links and images the text stays, of code its content as it is typed; a closing {#anchor} goes. It is
+    cut at 300 characters.
 
     >>> plain_heading("El `<slot/>` de [una *plantilla*](/es/x/) {#ancla}")
     'El <slot/> de una plantilla'
+    >>> plain_heading("**Nota**: `__init__`, snake_case y 2 * 3 \\*")
+    'Nota: __init__, snake_case y 2 * 3 *'
     """
-    return " ".join(_MARKS.sub("", _LINK.sub(r"\1", raw)).split())
+    held: list[str] = []
+
+    # What stands for itself is put aside, so that nothing in it is taken for a mark.
+    def hold(found: re.Match[str]) -> str:
+        held.append(found["escaped"] or found["code"] or found[0])
+        return chr(_FIRST_HELD + len(held) - 1)
+
+    text = _LITERAL.sub(hold, raw[:_MAX_HEADING])
+    for _ in range(_LINKED_IMAGE):
+        text = _LINK.sub(r"\1", text)
+    text = _ANCHOR.sub("", text.rstrip())
+    for _ in range(_NESTED_MARKS):
+        text = _EMPHASIS.sub(lambda found: found[2] or found[4], text)
+    text = _HELD.sub(lambda found: held[ord(found[0]) - _FIRST_HELD], text)
+    return " ".join(text.split())[:MAX_TITLE].rstrip()
 
 
 @cache

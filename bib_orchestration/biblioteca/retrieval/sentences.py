@@ -27,35 +27,33 @@ MAX_TAG: Final = 1_000
 # Without their last dot and in lower case. Single letters, doubled capitals (EE. UU.) and dotted letters
 # (p.m., Ph.D.) have rules of their own. A word that ends sentences oftener than it is an abbreviation (en
 # "in", es "sol") is left out on purpose.
-_ABBREVIATIONS = frozenset(
-    # Titles and forms of address
-    """sr sra sres sras srta srtas srtos dña dª d.ª d.ª mª m.ª dr dra dres dras drs prof profa profs mr mrs
-    messrs mme mlle lic licda lcdo lcda ldo lda ing arq abg mtro mtra gral cnel tte sgto cmdte cdte alte
-    excmo excma excmos ilmo ilma ilmos rvdo rvda rdo mons pbro sto sta stos ntra ntro vda ud uds vd vds hno
-    hna hnos hnas fdo atte phd esq supt st"""
-    # Works and their parts
-    """ art arts art.º núm núms num nums nro nros nº n.º n.os nos pág págs pag pags pp cap caps chap chaps vol vols
-    ed eds edit fig figs tabl eq eqs ec ecs sec secc párr párrs apdo apdos ap tít inc epígr fasc mss
-    trad coord comp dir impr ilustr cit ibid ibíd íd ídem ob op loc cfr cf vid viz ref refs sig sigs ss disp
-    adic cód exp const """
-    # Places, addresses, organisations
-    """ tel tels tfno telf tlf ext av avda avdas avd ave blvd rd pza plza pl plta ctra cra urb pol ind edif
-    esc izq izda izqda dcha dpto depto dept dto prov pcia pdo mun gob ayto admón adm cía cia co corp ltd ltda
-    inc llc bros sdad soc coop assn pvt univ inst intl govt natl asoc fund hosp mt ft"""
-    # Running text and measures
-    """ etc ej p.ej gr vs approx aprox incl excl esp máx mín max ca circa al eg ie e.g i.e resp abrev cte ctes corr pral
-    pta ptas pts cts dls kgs hab habs tm lb lbs oz hrs"""
-    # Months and days of the week that are no words
-    """ ene feb febr abr jun jul sept sep oct nov dic jan apr aug dec lun mié miér jue vie sáb tue tues thu thur
-    thurs fri""".split()
-)
+_TITLES = """
+    sr sra sres sras srta srtas srtos dña dª mª dr dra dres dras drs prof profa profs mr mrs messrs mme
+    mlle lic licda lcdo lcda ldo lda ing arq abg mtro mtra gral cnel tte sgto cmdte cdte alte excmo excma
+    excmos ilmo ilma ilmos rvdo rvda rdo mons pbro sto sta stos ntra ntro vda ud uds vd vds hno hna hnos
+    hnas fdo atte phd esq supt st"""
+_WORKS = """
+    art arts núm núms num nums nro nros nº nos pág págs pag pags pp cap caps chap chaps vol vols ed eds
+    edit fig figs tabl eq eqs ec ecs secc párr párrs apdo apdos ap tít epígr fasc mss trad coord comp dir
+    impr ilustr cit ibid ibíd íd ídem op loc cfr cf vid viz ref refs sig sigs ss disp adic cód exp const"""
+_PLACES = """
+    tel tels tfno telf tlf ext av avda avdas avd ave blvd rd pza plza pl plta ctra cra urb pol ind edif
+    esc izq izda izqda dcha dpto depto dept dto prov pcia pdo mun gob ayto admón adm cía cia co corp inc
+    ltd ltda llc bros sdad soc coop assn pvt univ inst intl govt natl asoc fund hosp mt ft"""
+_RUNNING_TEXT = """
+    etc ej p.ej gr vs approx aprox incl excl esp máx mín max ca circa al eg ie resp abrev cte ctes corr
+    pral pta ptas pts cts dls kgs hab habs tm lb lbs oz hrs"""
+_DATES = """
+    ene feb febr abr jun jul sept sep oct nov dic jan apr aug dec lun mié miér jue vie sáb tue tues thu
+    thur thurs fri"""
+_ABBREVIATIONS = frozenset("".join((_TITLES, _WORKS, _PLACES, _RUNNING_TEXT, _DATES)).split())
 # Abbreviations only when written with a capital: their lower-case twins are words or units.
-_CAPITALISED = frozenset(
-    "Ms Jr Sr Rev Hon Gen Col Capt Cpt Cap Lt Sgt Maj Cmdr Gov Sen Rep Reps Pres Fr Pte Min Mass Pa Va Ill Wash "
-    "Calif Conn Fla Tex Mich Minn Penn Tenn Ariz Colo Md As Bs Sec PS PD Apt Ste Bldg".split()
-)
+_WITH_CAPITAL = """
+    Ms Jr Sr Rev Hon Gen Col Capt Cpt Cap Lt Sgt Maj Cmdr Gov Sen Rep Reps Pres Fr Pte Min Mass Pa Va Ill
+    Wash Calif Conn Fla Tex Mich Minn Penn Tenn Ariz Colo Md As Bs Sec PS PD Apt Ste Bldg"""
+_CAPITALISED = frozenset(_WITH_CAPITAL.split())
 # Words that are months after a figure ("3 mar."), and words of the language elsewhere ("junto al mar.").
-_MONTHS_AFTER_FIGURE = frozenset("mar may ago set".split())
+_MONTHS_AFTER_FIGURE = frozenset(("mar", "may", "ago", "set"))
 # "No." is the whole of many a sentence; a number only before a Roman numeral or a code.
 _NUMBER_WORDS = frozenset(["no"])
 # After "..." these prove no new sentence: "I" is always a capital, and a conjunction takes up a hesitation.
@@ -68,10 +66,10 @@ _GLUE_BEFORE = "([{«“‘‹„\"'¿¡*_~`<–—-"
 # The look-behind makes a run of stops one match: without it, a run that nothing follows is read again from
 # each of its stops, which is quadratic.
 _STOP = re.compile(r"([.!?](?<![.!?]{2})[.!?]*+)\s++(?=[^\s\da-z])")
-_DOUBLED_CAPITAL = re.compile(r"([A-ZÁÉÍÓÚÑ])\1\Z")
+_DOUBLED_CAPITAL = re.compile(r"(?!II|XX)([A-ZÁÉÍÓÚÑ])\1\Z")  # not Felipe II, nor the twentieth century
 _LETTERS = r"(?:[A-ZÁÉÍÓÚÑ][^\W\d_]|[^\W\d_][A-ZÁÉÍÓÚÑ]?)"
 _DOTTED_LETTERS = re.compile(rf"(?:{_LETTERS}\.)+{_LETTERS}\Z")
-_ALTERNATIVE = re.compile(r"[^\W\d_]{1,6}\.?/([^\W\d_]{1,6})\Z")
+_ALTERNATIVE = re.compile(r"([^\W\d_]{2,6})\.?/([^\W\d_]{2,6})\Z")
 _ENUMERATOR = re.compile(r"(?:[0-9]{1,3}|[IVXLC]{1,6})\Z")
 _CODE_NUMBER = re.compile(r"(?:[IVXLCDM]++|[A-Z]-?\d++)(?!\w)")
 
@@ -162,7 +160,9 @@ def _opens_sentence(prose: str, at: int) -> bool:
         return False
     inside = prose[at + 1 : at + 2]
     # "[1]" and "(2)" point to a note or a source, which belongs to the sentence before it.
-    return bool(inside) and not inside.isspace() and not (char in "([" and (inside.isdigit() or inside == "^"))
+    return (
+        bool(inside) and not inside.isspace() and not (char in "([" and (inside.isdigit() or inside == "^"))
+    )
 
 
 def _is_hesitation(prose: str, stops: str, at: int) -> bool:
@@ -182,8 +182,8 @@ def _is_abbreviation(prose: str, stop: int, stop_end: int) -> bool:
     if len(token) == LOOK_BACK:
         return False
     word = token.lstrip(_GLUE_BEFORE)
-    if alternative := _ALTERNATIVE.match(word):
-        word = alternative[1]
+    if (both := _ALTERNATIVE.match(word)) and _is_abbreviated_word(both[1]):
+        word = both[2]  # "Sr./Sra. Gil", but not "km/h. Luego"
     return _is_abbreviated_word(word) or _depends_on_context(word, earlier, prose, stop)
 
 

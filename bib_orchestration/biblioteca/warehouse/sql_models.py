@@ -9,6 +9,7 @@ caller.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,6 +63,11 @@ class SqlModel:
         """The comment at the file's head."""
         words = [line.lstrip("- ") for line in self._head if not _PARTITIONS.match(line)]
         return " ".join(word for word in words if word)
+
+    @property
+    def version(self) -> str:
+        """Changes with the query."""
+        return hashlib.sha256(self.sql.encode()).hexdigest()[:8]
 
     @cached_property
     def parameters(self) -> frozenset[str]:

@@ -1,0 +1,86 @@
+"""Evaluating: an A/B run from its questions to its files and rows. For assets, the job and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+from bib_orchestration.biblioteca.evaluation.ab_test import AbRun, AbSettings, run_ab
+from bib_orchestration.biblioteca.evaluation.gate import Gate
+from bib_orchestration.biblioteca.evaluation.golden_set import extract, golden_set, today
+from bib_orchestration.biblioteca.evaluation.runs import StoredRun, load_runs, output_with_gate, write_run
+from bib_orchestration.biblioteca.library import Library
+from bib_orchestration.biblioteca.settings import Settings
+from bib_orchestration.biblioteca.warehouse import query_log
+
+GOLDEN_SET = "golden_set"
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """An A/B run that was made and stored."""
+
+    run: AbRun
+    gate: Gate
+    stored: StoredRun
+
+    @property
+    def output(self) -> dict[str, Any]:
+        """The contract's output, with the gate beside it."""
+        return output_with_gate(self.run, self.gate)
+
+
+def ab_settings(settings: Settings, **changes: Any) -> AbSettings:
+    """The A/B settings of bib.toml; `changes` that are not None replace them. Raises EvaluationError."""
+    asked = AbSettings(
+        top_k=settings.evaluation.top_k,
+        trim_threshold=settings.evaluation.trim_threshold,
+        trim_window=settings.evaluation.trim_window,
+        trim_min_sentences=settings.retrieval.trim_min_sentences,
+        ranking=settings.retrieval.ranking,
+    )
+    return replace(asked, **{name: value for name, value in changes.items() if value is not None})
+
+
+def evaluate_day(library: Library, day: date, settings: AbSettings) -> Evaluation:
+    """Evaluate the golden set that was extracted for a day. Raises NoIndex, EmbeddingError."""
+    golden = golden_set(library.warehouse, day)
+    return _evaluate(library, golden.questions, settings, day, golden.golden_hash)
+
+
+def evaluate_now(library: Library, settings: AbSettings, questions: Sequence[str] | None = None) -> Evaluation:
+    """Evaluate `questions`, or else the golden set as it is at this moment, today's questions included."""
+    if questions is not None:
+        return _evaluate(library, questions, settings, None, None)
+    query_log.load(library.warehouse, library.settings.query_log)
+    now = today(library.settings.schedules.timezone)
+    extract(
+        library.warehouse,
+        library.models[GOLDEN_SET],
+        now,
+        questions=library.settings.evaluation.questions,
+        timezone=library.settings.schedules.timezone,
+    )
+    golden = golden_set(library.warehouse, now)
+    return _evaluate(library, golden.questions, settings, None, golden.golden_hash)
+
+
+def _evaluate(
+    library: Library,
+    questions: Sequence[str],
+    settings: AbSettings,
+    day: date | None,
+    golden_hash: str | None,
+) -> Evaluation:
+    index = library.index.snapshot()
+    run = run_ab(
+        questions, settings, index=index, embed_question=lambda text: library.question(text).vector
+    )
+    verdict = run.gate(library.settings.evaluation)
+    stored = write_run(
+        library.settings.runs, run, verdict, index.generation, day=day, golden_hash=golden_hash
+    )
+    load_runs(library.warehouse, library.settings.runs)
+    return Evaluation(run, verdict, stored)

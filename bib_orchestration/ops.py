@@ -1,0 +1,121 @@
+"""Ops over the shared retrieve and trim module: what a question goes through, step by step.
+
+Each shows in the run what it was given and what it made of it.
+"""
+
+import dagster as dg
+
+from bib_orchestration.assets.evaluation import evaluation_metadata
+from bib_orchestration.biblioteca.evaluating import ab_settings, evaluate_now
+from bib_orchestration.biblioteca.retrieval.chunk import Filters, Question, Retrieval, RetrievalOptions
+from bib_orchestration.biblioteca.retrieval.retrieve import retrieve
+from bib_orchestration.biblioteca.retrieval.trim import trim_chunks
+from bib_orchestration.displays import table
+from bib_orchestration.resources import LibraryResource
+
+
+class QuestionConfig(dg.Config):
+    """What is asked."""
+
+    question: str
+
+
+class RetrieveConfig(dg.Config):
+    """How many chunks, how they are ranked, and what they must belong to."""
+
+    top_k: int = 5
+    ranking: str = "vector"
+    source_type: str | None = None
+    app: str | None = None
+
+
+class TrimConfig(dg.Config):
+    """Whether and how chunks are trimmed."""
+
+    trim: bool = False
+    trim_threshold: float = 0.38
+    trim_min_sentences: int = 1
+    trim_window: int = 0
+
+
+class EvalConfig(dg.Config):
+    """The contract's inputs. Without `questions`, the golden set as it is now."""
+
+    questions: list[str] | None = None
+    variants: list[str] = ["baseline", "trim"]  # noqa: RUF012 (Dagster copies defaults)
+    top_k: int = 5
+    trim_threshold: float = 0.38
+    trim_window: int = 1
+    synthesize: bool = False
+    source_type: str | None = None
+    app: str | None = None
+
+
+@dg.op(description="A question and its vector, by the model that made the live index.")
+def embed_question(config: QuestionConfig, library: LibraryResource) -> Question:
+    if not config.question.strip():
+        raise dg.Failure("the question is blank; ask something", allow_retries=False)
+    return library.question(config.question)
+
+
+@dg.op(description="The chunks for a question, best first, whole.")
+def retrieve_chunks(
+    context: dg.OpExecutionContext, config: RetrieveConfig, library: LibraryResource, question: Question
+) -> Retrieval:
+    options = RetrievalOptions(ranking="hybrid" if config.ranking == "hybrid" else "vector")
+    filters = Filters(source_type=config.source_type, app=config.app)
+    found = retrieve(question, config.top_k, options, filters, index=library.index.snapshot())
+    _show(context, question, found)
+    return found
+
+
+@dg.op(description="The same chunks with only the sentences that matter, if trimming is on.")
+def trim_context(
+    context: dg.OpExecutionContext, config: TrimConfig, question: Question, retrieval: Retrieval
+) -> Retrieval:
+    options = RetrievalOptions(
+        trim=config.trim,
+        trim_threshold=config.trim_threshold,
+        trim_min_sentences=config.trim_min_sentences,
+        trim_window=config.trim_window,
+    )
+    shown = Retrieval(tuple(trim_chunks(question, retrieval.chunks, options))) if config.trim else retrieval
+    _show(context, question, shown)
+    return shown
+
+
+@dg.op(description="An A/B run by the contract, on the questions given or on the golden set as it is now.")
+def evaluate_retrieval(
+    context: dg.OpExecutionContext, config: EvalConfig, library: LibraryResource
+) -> dict[str, object]:
+    changes = config.model_dump(exclude={"questions"}) | {"variants": tuple(config.variants)}
+    settings = ab_settings(library.settings, **changes)
+    evaluation = evaluate_now(library, settings, config.questions)
+    library.warehouse.publish()
+    context.add_output_metadata(
+        {name.removeprefix("dagster/"): value for name, value in evaluation_metadata(evaluation).items()}
+    )
+    return evaluation.output
+
+
+def _show(context: dg.OpExecutionContext, question: Question, retrieval: Retrieval) -> None:
+    rows = [
+        {
+            "score": f"{chunk.score:.3f}",
+            "cosine": f"{chunk.cosine:.3f}",
+            "tokens": chunk.tokens,
+            "source": chunk.source,
+            "path": chunk.path,
+            "heading": chunk.heading_path,
+            "text": chunk.text[:300],
+        }
+        for chunk in retrieval.chunks
+    ]
+    context.add_output_metadata(
+        {
+            "question": question.text,
+            "tokens_in_context": retrieval.tokens_in_context,
+            "tokens_before": retrieval.tokens_before,
+            "chunks": table(rows, ["score", "cosine", "tokens", "source", "path", "heading", "text"]),
+        }
+    )

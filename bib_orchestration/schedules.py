@@ -1,0 +1,127 @@
+"""A job and a schedule for each circuit that is built.
+
+A tick looks before it launches: it skips while a run of its circuit is active, and when its sources are as
+they were at the circuit's last *successful* run, so that a failed run is tried again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import timedelta
+
+import dagster as dg
+
+from bib_orchestration.biblioteca.corpus.sources import SourceError, source_fingerprint
+from bib_orchestration.biblioteca.settings import Settings
+from bib_orchestration.circuits import (
+    CIRCUITS,
+    Circuit,
+    check_names,
+    circuit_sources,
+    cron_of,
+    runs_anything,
+)
+from bib_orchestration.jobs import IN_PROCESS
+from bib_orchestration.partitions import day_partitions, range_tags, source_partitions
+
+FINGERPRINT_TAG = "bib/fingerprint"
+MAX_RUNTIME_S = 6 * 3600
+_ACTIVE = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+
+Tick = dg.RunRequest | dg.SkipReason
+Job = dg.JobDefinition | object
+
+
+def build_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
+    """The schedules, each with its job. Raises SettingsError for a time of an unknown circuit."""
+    check_names(settings)
+    return [_schedule(circuit, settings) for circuit in CIRCUITS if runs_anything(circuit, settings)]
+
+
+def _schedule(circuit: Circuit, settings: Settings) -> dg.ScheduleDefinition:
+    by_source = "documents" in circuit.assets
+    job = dg.define_asset_job(
+        circuit.name,
+        selection=dg.AssetSelection.assets(*circuit.assets),
+        description=f"Refreshes {circuit.refreshes}.",
+        executor_def=IN_PROCESS,
+        partitions_def=source_partitions(settings) if by_source else day_partitions(settings),
+        tags={"bib/circuit": circuit.name, "dagster/max_runtime": str(MAX_RUNTIME_S)},
+    )
+
+    def tick(context: dg.ScheduleEvaluationContext) -> Tick:
+        if active := _active_run(context.instance, circuit.name):
+            return dg.SkipReason(f"run {active[:8]} of {circuit.name} is still active")
+        return (
+            _source_tick(context, circuit, settings) if by_source else _day_tick(context, circuit, settings)
+        )
+
+    status = dg.DefaultScheduleStatus
+    return dg.ScheduleDefinition(
+        name=circuit.name,
+        job=job,
+        cron_schedule=cron_of(circuit, settings),
+        execution_timezone=settings.schedules.timezone,
+        execution_fn=tick,
+        description=f"Refreshes {circuit.refreshes}.",
+        default_status=status.RUNNING if settings.schedules.enabled else status.STOPPED,
+    )
+
+
+def _source_tick(context: dg.ScheduleEvaluationContext, circuit: Circuit, settings: Settings) -> Tick:
+    sources = circuit_sources(circuit, settings)
+    fingerprint = circuit_fingerprint(circuit, settings)
+    if not circuit.full and fingerprint == _last_successful(context.instance, circuit.name):
+        return dg.SkipReason(f"nothing changed in {', '.join(source.name for source in sources)}")
+    config = {"config": {"full": circuit.full}}
+    full = {name: config for name in circuit.assets if name in ("documents", "chunks", "chunk_index")}
+    return dg.RunRequest(
+        run_config={"ops": full},
+        tags={**range_tags(source.name for source in sources), FINGERPRINT_TAG: fingerprint},
+    )
+
+
+def _day_tick(context: dg.ScheduleEvaluationContext, circuit: Circuit, settings: Settings) -> Tick:
+    now = context.scheduled_execution_time.astimezone(settings.schedules.zone)
+    day = now.date() - timedelta(days=1)
+    if day < settings.evaluation.first_day:
+        return dg.SkipReason(
+            f"{day} is before evaluation.first_day ({settings.evaluation.first_day}) of {settings.config.name}"
+        )
+    if day.isoformat() == _last_successful(context.instance, circuit.name):
+        return dg.SkipReason(f"{day} is evaluated")
+    return dg.RunRequest(partition_key=day.isoformat(), tags={FINGERPRINT_TAG: day.isoformat()})
+
+
+def circuit_fingerprint(circuit: Circuit, settings: Settings) -> str:
+    """Changes when a circuit's sources do, or the settings that shape what is made of them.
+
+    A source that cannot be read has the error for its fingerprint: it is tried again, and fails in a run,
+    where people look.
+    """
+    parts: list[str] = [settings.model.model_dump_json(), settings.chunks.model_dump_json()]
+    for source in circuit_sources(circuit, settings):
+        try:
+            state = source_fingerprint(source, settings.checkouts)
+        except SourceError as error:
+            state = str(error)
+        parts += [source.model_dump_json(), state]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _active_run(instance: dg.DagsterInstance, job: str) -> str | None:
+    runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=_ACTIVE), limit=1)
+    return runs[0].run_id if runs else None
+
+
+def _last_successful(instance: dg.DagsterInstance, job: str) -> str | None:
+    """The fingerprint that the last successful run of a circuit started with."""
+    runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.SUCCESS]), limit=1)
+    return runs[0].tags.get(FINGERPRINT_TAG) if runs else None
