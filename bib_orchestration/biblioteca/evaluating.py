@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from bib_orchestration.biblioteca.evaluation.ab_test import AbRun, AbSettings, run_ab
+from bib_orchestration.biblioteca.evaluation.ab_test import AbRun, AbSettings, EvaluationError, run_ab
 from bib_orchestration.biblioteca.evaluation.gate import Gate
-from bib_orchestration.biblioteca.evaluation.golden_set import extract, golden_set, today
+from bib_orchestration.biblioteca.evaluation.golden_set import golden_set, newest_questions, today
 from bib_orchestration.biblioteca.evaluation.runs import StoredRun, load_runs, output_with_gate, write_run
 from bib_orchestration.biblioteca.library import Library
 from bib_orchestration.biblioteca.settings import Settings
@@ -50,21 +50,33 @@ def evaluate_day(library: Library, day: date, settings: AbSettings) -> Evaluatio
     return _evaluate(library, golden.questions, settings, day, golden.golden_hash)
 
 
-def evaluate_now(library: Library, settings: AbSettings, questions: Sequence[str] | None = None) -> Evaluation:
-    """Evaluate `questions`, or else the golden set as it is at this moment, today's questions included."""
+def evaluate_now(
+    library: Library,
+    settings: AbSettings,
+    questions: Sequence[str] | None = None,
+    *,
+    day: date | None = None,
+    last: int | None = None,
+) -> Evaluation:
+    """Evaluate `questions`, or else the golden set of `day` (today so far by default), `last` questions long.
+
+    Raises NoIndex, EmbeddingError, EvaluationError.
+    """
     if questions is not None:
         return _evaluate(library, questions, settings, None, None)
+    if last is not None and last < 1:
+        raise EvaluationError(f"the golden set is to have {last} questions; at least 1 is right")
     query_log.load(library.warehouse, library.settings.query_log)
-    now = today(library.settings.schedules.timezone)
-    extract(
+    timezone = library.settings.schedules.timezone
+    until = day or today(timezone)
+    golden = newest_questions(
         library.warehouse,
         library.models[GOLDEN_SET],
-        now,
-        questions=library.settings.evaluation.questions,
-        timezone=library.settings.schedules.timezone,
+        until,
+        questions=last or library.settings.evaluation.questions,
+        timezone=timezone,
     )
-    golden = golden_set(library.warehouse, now)
-    return _evaluate(library, golden.questions, settings, None, golden.golden_hash)
+    return _evaluate(library, golden.questions, settings, day, golden.golden_hash)
 
 
 def _evaluate(

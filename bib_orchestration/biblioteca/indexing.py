@@ -20,7 +20,7 @@ from bib_orchestration.biblioteca.warehouse.corpus_tables import (
     refresh_documents,
     remove_unknown_sources,
 )
-from bib_orchestration.biblioteca.warehouse.sql_models import ModelReport, materialise
+from bib_orchestration.biblioteca.warehouse.sql_models import ModelReport, materialise, table_exists
 
 UNIQUE_CHUNKS = "unique_chunks"
 
@@ -76,11 +76,8 @@ def index_all(
 def refresh_unique_chunks(library: Library) -> ModelReport | None:
     """Bring `unique_chunks` level; None when it already is."""
     with library.warehouse.read() as connection:
-        exists = connection.sql(
-            f"SELECT 1 FROM duckdb_tables() WHERE table_name = '{UNIQUE_CHUNKS}'"
-        ).fetchall()
         # Comparing hashes of occurrences costs a tenth of making the table and comparing that.
-        if exists and corpus_hash(connection, of_documents=True) == corpus_hash(
+        if table_exists(connection, UNIQUE_CHUNKS) and corpus_hash(connection, of_documents=True) == corpus_hash(
             connection, of_documents=False
         ):
             return None

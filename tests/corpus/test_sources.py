@@ -325,7 +325,7 @@ class TestFolderThatChangesOrRefuses:
             return fstat(descriptor)
 
         with monkeypatch.context() as patch:
-            patch.setattr(folders.os, "fstat", grow)
+            patch.setattr(os, "fstat", grow)
             snapshot = read_source(folder(root), checkouts)
         assert problems(snapshot)["a.md"] == Problem("a.md", "cannot be read: it was being written", True)
 
@@ -342,7 +342,7 @@ class TestFolderThatChangesOrRefuses:
             return scandir(place)
 
         with monkeypatch.context() as patch:
-            patch.setattr(folders.os, "scandir", scan)
+            patch.setattr(os, "scandir", scan)
             snapshot = read_source(folder(root), checkouts)
         assert paths(snapshot) == ["a.md"]
         assert problems(snapshot)["docs/"].kept

@@ -33,6 +33,7 @@ _KINDS: dict[str, BlockKind] = {
     "html_block": "html",
     "hr": "rule",
 }
+
 MAX_TITLE = 300
 # Of a longer heading only the start is read: enough for any title, and a bound on what reading it costs.
 _MAX_HEADING = 4 * MAX_TITLE
@@ -107,7 +108,7 @@ def is_mdx_statement(lines: Sequence[str], block: Block) -> bool:
 
 
 def plain_heading(raw: str) -> str:
-    """A heading's text in one line, as a reader sees it: without the marks of emphasis, code and links.
+    r"""A heading's text in one line, as a reader sees it: without the marks of emphasis, code and links.
 
     Of links and images the text stays, of code its content as it is typed; a closing {#anchor} goes. It is
     cut at 300 characters.

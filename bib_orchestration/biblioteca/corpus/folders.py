@@ -52,7 +52,7 @@ def read_folder(source: Source) -> Snapshot:
             files.append(read)
         else:
             problems.append(read)
-    return Snapshot(sorted(files, key=lambda file: file.path), sorted_problems(problems), None)
+    return Snapshot.of(files, problems, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from bib_orchestration.biblioteca.corpus.raw_files import (
     is_lfs_pointer,
     is_utf8,
     shown_path,
-    sorted_problems,
     source_error,
     too_large,
     without_credentials,
@@ -141,7 +140,7 @@ def read_commit(repository: Repository, commit: str) -> Snapshot:
             files.append(RawFile(path, content))
         else:
             problems.append(Problem(path, content.reason, content.kept))
-    return Snapshot(sorted(files, key=lambda file: file.path), sorted_problems(problems), commit)
+    return Snapshot.of(files, problems, commit)
 
 
 def _list_tree(repository: Repository, commit: str) -> Iterator[tuple[bytes, str, bytes]]:

@@ -60,6 +60,11 @@ class Snapshot:
     commit: str | None
     """The commit's full hash; None for a folder."""
 
+    @classmethod
+    def of(cls, files: Iterable[RawFile], problems: Iterable[Problem], commit: str | None) -> Snapshot:
+        """The snapshot of files and problems in whatever order they were found."""
+        return cls(sorted(files, key=lambda file: file.path), sorted_problems(problems), commit)
+
 
 def source_error(source: Source, place: object, what: str, right: str) -> SourceError:
     """`what` is wrong with `source` at `place`, and what would be `right`."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
 from bib_orchestration.biblioteca.warehouse.connection import Warehouse
-from bib_orchestration.biblioteca.warehouse.sql_models import ModelReport, SqlModel, materialise
+from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel, query, table_exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +19,23 @@ class GoldenSet:
     golden_hash: str | None
 
 
-def extract(
+def newest_questions(
     warehouse: Warehouse, model: SqlModel, day: date, *, questions: int, timezone: str
-) -> ModelReport:
-    """Extract the golden set of a day: its model's rows of that day are replaced."""
-    return materialise(warehouse, model, day=day, timezone=timezone, values={"questions": questions})
+) -> GoldenSet:
+    """The golden set of a day, asked for without extracting it: the table is left as it is."""
+    rows = query(warehouse, model, day=day, timezone=timezone, values={"questions": questions})
+    ordered = sorted(rows, key=lambda row: row["rank"])
+    return GoldenSet(
+        day, tuple(row["question"] for row in ordered), ordered[0]["golden_hash"] if ordered else None
+    )
 
 
 def golden_set(warehouse: Warehouse, day: date) -> GoldenSet:
-    """The golden set of a day as it was extracted; without questions when there were none."""
+    """The golden set of a day as it was extracted; without questions when there were none, or when the
+    model `golden_set` has not run yet."""
     with warehouse.read() as connection:
+        if not table_exists(connection, "golden_set"):
+            return GoldenSet(day, (), None)
         rows = connection.execute(
             "SELECT question, golden_hash FROM golden_set WHERE day = $day ORDER BY rank", {"day": day}
         ).fetchall()
@@ -39,7 +46,3 @@ def today(timezone: str) -> date:
     """The day that it is now in that time zone."""
     return datetime.now(ZoneInfo(timezone)).date()
 
-
-def yesterday(timezone: str) -> date:
-    """The last whole day in that time zone."""
-    return today(timezone) - timedelta(days=1)

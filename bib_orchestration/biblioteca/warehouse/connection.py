@@ -214,3 +214,22 @@ def _is_complete(connection: DuckDBPyConnection) -> bool:
     ).fetchall()
     present = set(rows)
     return all((table, column) in present for table, columns in TABLES.items() for column in columns)
+
+
+@contextmanager
+def read_published(warehouse: Warehouse) -> Iterator[DuckDBPyConnection | None]:
+    """A connection to the published copy, which no writer holds; None when nothing was published yet."""
+    import duckdb
+
+    if not warehouse.is_file:
+        with warehouse.read() as connection:
+            yield connection
+    elif not warehouse.read_copy.is_file():
+        yield None
+    else:
+        connection = duckdb.connect(str(warehouse.read_copy), read_only=True, config=_CONFIG)
+        try:
+            connection.execute("SET TimeZone = 'UTC'")
+            yield connection
+        finally:
+            connection.close()

@@ -117,18 +117,12 @@ def materialise(
     values: Mapping[str, Any] | None = None,
 ) -> ModelReport:
     """Run a model and bring its table level. Raises ModelError."""
-    if model.by_day != (day is not None):
-        raise ModelError(f"{model.path}: a day is {'missing' if model.by_day else 'given but not used'}")
-    bound = dict(values or {})
-    if day is not None:
-        bound |= {"day": day, "day_end": end_of_day(day, timezone)}
-    if unknown := model.parameters - set(bound):
-        raise ModelError(f"{model.path}: unknown parameters: {', '.join(sorted(unknown))}")
+    bound = _bound(model, day, timezone, values)
     with warehouse.lock():
         with warehouse.read() as connection:
-            exists = _exists(connection, model.name)
+            exists = table_exists(connection, model.name)
         with warehouse.transaction() as connection:
-            _build(connection, model, {name: bound[name] for name in model.parameters})
+            _build(connection, model, bound)
             rows = connection.sql("SELECT count(*) FROM new_rows").fetchall()[0][0]
             scope = f"{model.name} WHERE day = DATE '{day}'" if day else model.name
             wrote = not exists or _differ(connection, scope)
@@ -136,6 +130,22 @@ def materialise(
                 _replace(connection, model.name, exists, day)
             connection.execute("DROP TABLE temp.new_rows")
     return ModelReport(model.name, rows, wrote)
+
+
+def query(
+    warehouse: Warehouse,
+    model: SqlModel,
+    *,
+    day: date | None = None,
+    timezone: str = "Europe/Madrid",
+    values: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """The rows that a model would have, without writing them. Raises ModelError."""
+    bound = _bound(model, day, timezone, values)
+    with warehouse.read() as connection:
+        _build(connection, model, bound)
+        relation = connection.sql("FROM new_rows")
+        return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
 def end_of_day(day: date, timezone: str) -> datetime:
@@ -147,17 +157,32 @@ def end_of_day(day: date, timezone: str) -> datetime:
     return datetime.combine(day + timedelta(days=1), datetime.min.time(), ZoneInfo(timezone))
 
 
+def _bound(
+    model: SqlModel, day: date | None, timezone: str, values: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The parameters of a model's query."""
+    if model.by_day != (day is not None):
+        raise ModelError(f"{model.path}: a day is {'missing' if model.by_day else 'given but not used'}")
+    bound = dict(values or {})
+    if day is not None:
+        bound |= {"day": day, "day_end": end_of_day(day, timezone)}
+    if unknown := model.parameters - set(bound):
+        raise ModelError(f"{model.path}: unknown parameters: {', '.join(sorted(unknown))}")
+    return {name: bound[name] for name in model.parameters}
+
+
 def _build(connection: DuckDBPyConnection, model: SqlModel, values: Mapping[str, Any]) -> None:
     import duckdb
 
-    query = model.sql.strip().removesuffix(";")
+    select = model.sql.strip().removesuffix(";")
     try:
-        connection.execute(f"CREATE TEMP TABLE new_rows AS\n{query}", dict(values) or None)
+        connection.execute(f"CREATE TEMP TABLE new_rows AS\n{select}", dict(values) or None)
     except duckdb.Error as error:
         raise ModelError(f"{model.path}: {error}") from None
 
 
-def _exists(connection: DuckDBPyConnection, table: str) -> bool:
+def table_exists(connection: DuckDBPyConnection, table: str) -> bool:
+    """Whether the warehouse has such a table."""
     return bool(
         connection.execute(
             "SELECT 1 FROM duckdb_tables() WHERE database_name = 'warehouse' AND table_name = $name",

@@ -1,0 +1,308 @@
+"""`bib`: the command line. What each command prints is in `terminal`; what it does, below.
+
+Only `backfill` imports Dagster. Exit status: 0 done; 1 done in part, or failed; 2 asked for wrongly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from bib_orchestration.biblioteca.settings import Settings, SettingsError, load_settings
+
+DONE, FAILED, WRONG = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status."""
+    # numpy's BLAS would start a thread a core for products too small to gain from it.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    parsed = _parser().parse_args(arguments)
+    try:
+        settings = load_settings(parsed.config, missing_sources="keep")
+        status: int = parsed.run(parsed, settings)
+    except SettingsError as error:
+        return _complain(error, WRONG)
+    except KeyboardInterrupt:
+        return _complain("interrupted; what was done is kept", FAILED)
+    except BrokenPipeError:
+        # Whoever read our output has had enough, as in `bib search … | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except _known_errors() as error:
+        return _complain(error, FAILED)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bib",
+        description="Keeps a knowledge base indexed for retrieval, and evaluates changes to it.",
+        epilog="Settings come from bib.toml, here or above, or from the file named in BIB_CONFIG.",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="the bib.toml to use")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _index_command(commands)
+    _search_command(commands)
+    _eval_command(commands)
+    _status_command(commands)
+    _log_command(commands)
+    _backfill_command(commands)
+    return parser
+
+
+def _command(commands: Any, name: str, run: Any, text: str, *, as_json: bool = True) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
+    command.set_defaults(run=run)
+    if as_json:
+        command.add_argument("--json", action="store_true", help="print JSON, for programs")
+    return command
+
+
+# --- index
+
+
+def _index_command(commands: Any) -> None:
+    command = _command(commands, "index", _index, "Read the sources and bring the index level.")
+    command.add_argument("sources", nargs="*", metavar="SOURCE", help="sources to read (default: all)")
+    command.add_argument(
+        "--full", action="store_true", help="ignore stored fingerprints: read and verify all"
+    )
+
+
+def _index(parsed: argparse.Namespace, settings: Settings) -> int:
+    from bib_orchestration import terminal
+    from bib_orchestration.biblioteca.indexing import index_all
+
+    sources = _named_sources(settings, parsed.sources) if parsed.sources else None
+    with terminal.progress("embedding", "contents") as progress:
+        report = index_all(terminal.library(settings), sources, full=parsed.full, progress=progress)
+    _print(parsed, terminal.index_json(report), lambda: terminal.show_index(report))
+    return FAILED if report.errors else DONE
+
+
+def _named_sources(settings: Settings, names: Sequence[str]) -> list[Any]:
+    try:
+        return [settings.source(name) for name in names]
+    except KeyError as error:
+        raise SettingsError(str(error.args[0])) from None
+
+
+# --- search
+
+
+def _search_command(commands: Any) -> None:
+    command = _command(commands, "search", _search, "Find the chunks for a question.")
+    command.add_argument("question", help="what is asked")
+    command.add_argument("--top-k", type=int, metavar="N", help="how many chunks (default: bib.toml's)")
+    command.add_argument("--ranking", choices=["vector", "hybrid"], help="how to rank (default: bib.toml's)")
+    command.add_argument(
+        "--trim", action=argparse.BooleanOptionalAction, help="keep only the sentences that matter"
+    )
+    command.add_argument("--threshold", type=float, metavar="COSINE", help="cosine from which a sentence stays")
+    command.add_argument("--window", type=int, metavar="N", help="neighbours kept on either side")
+    command.add_argument("--source-type", metavar="TYPE", help="only chunks of such sources")
+    command.add_argument("--app", metavar="APP", help="only chunks of this app")
+
+
+def _search(parsed: argparse.Namespace, settings: Settings) -> int:
+    from dataclasses import replace
+
+    from bib_orchestration import terminal
+    from bib_orchestration.biblioteca.retrieval.retrieve import Filters, RetrievalOptions, retrieve
+
+    if not parsed.question.strip():
+        return _complain("the question is blank; ask something", WRONG)
+    asked = {
+        "ranking": parsed.ranking,
+        "trim": parsed.trim,
+        "trim_threshold": parsed.threshold,
+        "trim_window": parsed.window,
+    }
+    options = replace(
+        RetrievalOptions.of(settings.retrieval),
+        **{name: value for name, value in asked.items() if value is not None},
+    )
+    library = terminal.library(settings)
+    top_k = settings.retrieval.top_k if parsed.top_k is None else parsed.top_k
+    filters = Filters(source_type=parsed.source_type, app=parsed.app)
+    found = retrieve(
+        library.question(parsed.question), top_k, options, filters, index=library.index.snapshot()
+    )
+    _print(
+        parsed,
+        terminal.search_json(parsed.question, found),
+        lambda: terminal.show_search(found, terminal.line_numbers(settings, found)),
+    )
+    return DONE
+
+
+# --- eval
+
+
+def _eval_command(commands: Any) -> None:
+    command = _command(
+        commands, "eval", _eval, "Compare whole with trimmed chunks on the newest questions, or on given ones."
+    )
+    command.add_argument("--question", action="append", metavar="TEXT", help="a question; may be repeated")
+    command.add_argument("--questions-file", type=Path, metavar="FILE", help="a question a line")
+    command.add_argument("--day", type=date.fromisoformat, metavar="DAY", help="the golden set of this day")
+    command.add_argument("--last", type=int, metavar="N", help="size of the golden set (default: bib.toml's)")
+    command.add_argument("--variants", metavar="A,B", help="baseline,trim by default")
+    command.add_argument("--top-k", type=int, metavar="N", help="chunks a question, at most 20")
+    command.add_argument("--threshold", type=float, metavar="COSINE", help="cosine from which a sentence stays")
+    command.add_argument("--window", type=int, metavar="N", help="neighbours kept on either side")
+    command.add_argument("--source-type", metavar="TYPE", help="only chunks of such sources")
+    command.add_argument("--app", metavar="APP", help="only chunks of this app")
+
+
+def _eval(parsed: argparse.Namespace, settings: Settings) -> int:
+    from bib_orchestration import terminal
+    from bib_orchestration.biblioteca.evaluating import ab_settings, evaluate_now
+
+    asked = ab_settings(
+        settings,
+        variants=tuple(parsed.variants.split(",")) if parsed.variants else None,
+        top_k=parsed.top_k,
+        trim_threshold=parsed.threshold,
+        trim_window=parsed.window,
+        source_type=parsed.source_type,
+        app=parsed.app,
+    )
+    library = terminal.library(settings)
+    evaluation = evaluate_now(library, asked, _questions(parsed), day=parsed.day, last=parsed.last)
+    library.warehouse.publish()
+    _print(parsed, evaluation.output, lambda: terminal.show_evaluation(evaluation))
+    return DONE
+
+
+def _questions(parsed: argparse.Namespace) -> list[str] | None:
+    """The questions given; None when none were."""
+    given = list(parsed.question or [])
+    if parsed.questions_file:
+        try:
+            given += parsed.questions_file.read_text(encoding="utf-8-sig").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"--questions-file: {error}") from None
+    return given if parsed.question or parsed.questions_file else None
+
+
+# --- status
+
+
+def _status_command(commands: Any) -> None:
+    _command(commands, "status", _status, "What is indexed, how old it is, and what went wrong.")
+
+
+def _status(parsed: argparse.Namespace, settings: Settings) -> int:
+    from bib_orchestration import terminal
+    from bib_orchestration.biblioteca.status import read_status
+
+    status = read_status(settings)
+    _print(parsed, status, lambda: terminal.show_status(status, settings))
+    return DONE
+
+
+# --- log
+
+
+def _log_command(commands: Any) -> None:
+    log = commands.add_parser("log", help="The query log.", description="The query log.")
+    inner = log.add_subparsers(required=True, metavar="COMMAND")
+    command = _command(
+        inner,
+        "import",
+        _log_import,
+        "Add questions from a CSV, JSON, JSON Lines, Parquet or DuckDB file to the query log.",
+    )
+    command.add_argument("file", type=Path, help="a DuckDB file needs a table oraculo_queries")
+
+
+def _log_import(parsed: argparse.Namespace, settings: Settings) -> int:
+    from bib_orchestration import terminal
+    from bib_orchestration.biblioteca.warehouse.query_import import import_log
+    from bib_orchestration.biblioteca.warehouse.query_log import load
+
+    imported = import_log(parsed.file, settings.query_log)
+    library = terminal.library(settings)
+    loaded = load(library.warehouse, settings.query_log)
+    library.warehouse.publish()
+    _print(parsed, terminal.import_json(imported, loaded), lambda: terminal.show_import(imported, loaded))
+    return DONE
+
+
+# --- backfill
+
+
+def _backfill_command(commands: Any) -> None:
+    command = _command(
+        commands,
+        "backfill",
+        _backfill,
+        "Materialise assets in Dagster for a range of sources or days, and wait for it.",
+        as_json=False,
+    )
+    command.add_argument("--sources", metavar="NAMES", help="'all', or names joined by commas")
+    command.add_argument("--days", metavar="DAYS", help="DAY, or FIRST..LAST")
+    command.add_argument("--assets", metavar="NAMES", help="only these, joined by commas")
+    command.add_argument(
+        "--full", action="store_true", help="ignore stored fingerprints: read and verify all"
+    )
+
+
+def _backfill(parsed: argparse.Namespace, settings: Settings) -> int:
+    from bib_orchestration.backfill import backfill
+
+    if not (parsed.sources or parsed.days):
+        return _complain("say which: --sources all, or --days 2026-10-01..2026-10-31", WRONG)
+    assets = parsed.assets.split(",") if parsed.assets else None
+    done = backfill(settings, sources=parsed.sources, days=parsed.days, assets=assets, full=parsed.full)
+    return DONE if done else FAILED
+
+
+# --- common
+
+
+def _print(parsed: argparse.Namespace, value: Any, show: Any) -> None:
+    if parsed.json:
+        print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
+    else:
+        show()
+
+
+def _complain(problem: object, status: int) -> int:
+    print(f"bib: {problem}", file=sys.stderr)
+    return status
+
+
+def _known_errors() -> tuple[type[Exception], ...]:
+    """Errors whose message is all that a person needs. Any other is a fault of ours, and shows its trace."""
+    from bib_orchestration.biblioteca.evaluation.ab_test import EvaluationError
+    from bib_orchestration.biblioteca.index.embedders import EmbeddingError
+    from bib_orchestration.biblioteca.index.sync import NothingToIndex
+    from bib_orchestration.biblioteca.index.vector_index import NoIndex
+    from bib_orchestration.biblioteca.warehouse.connection import WarehouseError
+    from bib_orchestration.biblioteca.warehouse.locks import LockTimeout
+    from bib_orchestration.biblioteca.warehouse.query_import import LogImportError
+    from bib_orchestration.biblioteca.warehouse.sql_models import ModelError
+
+    return (
+        EvaluationError,
+        EmbeddingError,
+        NothingToIndex,
+        NoIndex,
+        WarehouseError,
+        LockTimeout,
+        LogImportError,
+        ModelError,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,288 @@
+"""What the command line prints: tables for people, plain values for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bib_orchestration.biblioteca.evaluating import Evaluation
+from bib_orchestration.biblioteca.indexing import IndexingReport
+from bib_orchestration.biblioteca.library import Library
+from bib_orchestration.biblioteca.progress import ProgressLog
+from bib_orchestration.biblioteca.retrieval.chunk import Retrieval, RetrievedChunk
+from bib_orchestration.biblioteca.settings import Settings
+from bib_orchestration.biblioteca.warehouse.connection import Warehouse, read_published
+from bib_orchestration.biblioteca.warehouse.query_import import ImportReport
+from bib_orchestration.biblioteca.warehouse.query_log import LoadReport
+from bib_orchestration.circuits import CIRCUITS, cron_of, runs_anything
+
+NO_DATA = "no data"
+_MOST_PROBLEMS = 20
+_EXCERPT = 400
+_VERDICT_STYLES = {"go": "bold green", "no-go": "bold red", "cannot conclude": "bold yellow"}
+
+_console = Console(highlight=False, soft_wrap=True)
+_errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def library(settings: Settings) -> Library:
+    """The knowledge base, telling the terminal when it waits for another process."""
+    return Library(settings, on_wait=lambda message: _errors.print(f"[dim]{escape(message)}[/dim]"))
+
+
+@contextmanager
+def progress(what: str, unit: str) -> Iterator[Any]:
+    """A progress bar on a terminal, and lines every ten seconds elsewhere."""
+    if not sys.stderr.isatty():
+        yield ProgressLog(what, unit, lambda line: print(line, file=sys.stderr))
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=_errors, transient=True) as bar:
+        task = bar.add_task(what, total=None, rate="")
+
+        def update(done: int, total: int) -> None:
+            elapsed = bar.tasks[task].elapsed or 0
+            rate = f"{done / elapsed:.0f} {unit}/s" if done and elapsed else ""
+            bar.update(task, completed=done, total=total, rate=rate)
+
+        yield update
+
+
+# --- index
+
+
+def index_json(report: IndexingReport) -> dict[str, Any]:
+    """What an indexing did, for programs."""
+    return {
+        "sources": [asdict(source) for source in report.sources],
+        "chunks": [asdict(chunks) for chunks in report.chunks],
+        "removed_sources": list(report.removed_sources),
+        "index": asdict(report.index),
+        "errors": report.errors,
+    }
+
+
+def show_index(report: IndexingReport) -> None:
+    table = _table("source", "documents>", "chunks>", "added>", "changed>", "moved>", "deleted>", "skipped>")
+    for source, chunks in zip(report.sources, report.chunks, strict=True):
+        counts = (source.added, source.changed, source.moved, source.deleted, source.problems)
+        table.add_row(source.source, str(source.documents), str(chunks.chunks), *(str(len(c)) for c in counts))
+    _console.print(table)
+    index = report.index
+    _console.print(
+        f"index: {index.contents} contents; {index.added} added, {index.updated} updated, "
+        f"{index.deleted} deleted; {index.embedded} embedded ({index.texts} texts given to the model)"
+        + (f"; {index.generation} went live" if index.went_live else "")
+    )
+    for name in report.removed_sources:
+        _console.print(f"removed: source {name}, which bib.toml no longer names")
+    for source in report.sources:
+        _show_problems(source.source, [(p.path, p.reason) for p in source.problems], "skipped")
+        _show_problems(source.source, source.warnings, "read, but")
+    for error in report.errors:
+        _errors.print(f"[bold red]failed:[/bold red] {escape(error)}")
+
+
+def _show_problems(source: str, problems: list[tuple[str, str]], what: str) -> None:
+    for path, reason in problems[:_MOST_PROBLEMS]:
+        _console.print(f"[yellow]{what}[/yellow] {escape(source)}/{escape(path)}: {escape(reason)}")
+    if len(problems) > _MOST_PROBLEMS:
+        _console.print(f"… and {len(problems) - _MOST_PROBLEMS} more in {escape(source)}")
+
+
+# --- search
+
+
+def search_json(question: str, found: Retrieval) -> dict[str, Any]:
+    """What was found, for programs."""
+    return {
+        "question": question,
+        "chunks": [_chunk_json(chunk) for chunk in found.chunks],
+        "tokens_in_context": found.tokens_in_context,
+        "tokens_before": found.tokens_before,
+        "top_score": found.top_score,
+    }
+
+
+def _chunk_json(chunk: RetrievedChunk) -> dict[str, Any]:
+    names = ("content_id", "score", "cosine", "source", "path", "title", "heading_path", "tokens", "text", "kept")
+    return {name: getattr(chunk, name) for name in names}
+
+
+def line_numbers(settings: Settings, found: Retrieval) -> dict[tuple[str, str, str], int]:
+    """The first line of each chunk shown, by (content id, source, path), from the published warehouse."""
+    with read_published(Warehouse(settings.warehouse_address, settings.locks)) as connection:
+        if connection is None:
+            return {}
+        rows = connection.execute(
+            "SELECT content_id, source, path, min(line_start) FROM bib_chunks"
+            " WHERE content_id IN (SELECT unnest($ids::VARCHAR[])) GROUP BY ALL",
+            {"ids": [chunk.content_id for chunk in found.chunks]},
+        ).fetchall()
+    return {(content_id, source, path): line for content_id, source, path, line in rows}
+
+
+def show_search(found: Retrieval, lines: dict[tuple[str, str, str], int]) -> None:
+    if not found.chunks:
+        _console.print("nothing found")
+        return
+    for number, chunk in enumerate(found.chunks, start=1):
+        line = lines.get((chunk.content_id, chunk.source, chunk.path))
+        place = f"{chunk.source}/{chunk.path}" + (f":{line}" if line else "")
+        _console.print(
+            f"[bold]{number}. {escape(place)}[/bold]  [dim]score {chunk.score:.3f}, cosine {chunk.cosine:.3f}[/dim]"
+        )
+        if heading := chunk.heading_path or chunk.title:
+            _console.print(f"   [cyan]{escape(heading)}[/cyan]")
+        text = chunk.text if len(chunk.text) <= _EXCERPT else chunk.text[:_EXCERPT].rstrip() + " …"
+        for text_line in text.split("\n"):
+            _console.print(f"   {escape(text_line)}")
+        _console.print()
+    trimmed = f", trimmed from {found.tokens_before}" if found.tokens_in_context < found.tokens_before else ""
+    _console.print(f"{found.tokens_in_context} tokens in context{trimmed}")
+
+
+# --- eval
+
+
+def show_evaluation(evaluation: Evaluation) -> None:
+    summary = evaluation.run.summary
+    table = _table("summary", "value>")
+    for name, value in summary.items():
+        table.add_row(name, NO_DATA if value is None else str(value))
+    _console.print(table)
+    gate = _table("gate", "measured>", "required>", "met")
+    for condition in evaluation.gate.conditions:
+        gate.add_row(
+            condition.name,
+            NO_DATA if condition.measured is None else f"{condition.measured:g} %",
+            "" if condition.required is None else f"> {condition.required:g} %",
+            {True: "[green]yes[/green]", False: "[red]no[/red]", None: "[yellow]unmeasured[/yellow]"}[condition.met],
+        )
+    _console.print(gate)
+    for condition in evaluation.gate.conditions:
+        if condition.note:
+            _console.print(f"{condition.name}: {escape(condition.note)}")
+    verdict = evaluation.gate.verdict
+    _console.print(f"\nverdict: [{_VERDICT_STYLES[verdict]}]{verdict}[/]")
+    _console.print(f"[dim]written to {escape(str(evaluation.stored.folder))}[/dim]")
+
+
+# --- status
+
+
+def show_status(status: dict[str, Any], settings: Settings) -> None:
+    _console.print(f"[dim]{escape(status['config'])}, state in {escape(status['home'])}[/dim]\n")
+    table = _table("source", "type", "documents>", "chunks>", "tokens>", "last change", "commit", "state")
+    for row in status["sources"]:
+        state = "[red]failed[/red]" if row["error"] else ("ok" if row["documents"] else "never read")
+        if row["problems"] and not row["error"]:
+            state = f"[yellow]{len(row['problems'])} skipped[/yellow]"
+        table.add_row(
+            row["source"],
+            row["source_type"],
+            str(row["documents"]),
+            str(row["chunks"]),
+            str(row["tokens"]),
+            _short_time(row["changed_at"]),
+            (row["commit"] or "")[:12],
+            state,
+        )
+    _console.print(table)
+    for row in status["sources"]:
+        if row["error"]:
+            _console.print(f"[red]failed:[/red] {escape(row['error'])}")
+        _show_problems(row["source"], [(p["path"], p["reason"]) for p in row["problems"]], "skipped")
+    _show_index_state(status["index"])
+    queries = status["queries"]
+    if queries and queries["questions"]:
+        newest = _short_time(queries["newest"])
+        _console.print(f"questions: {queries['questions']} logged, the newest of {newest}")
+    else:
+        _console.print("questions: none logged yet")
+    run = status["evaluation"]
+    _console.print(
+        f"evaluation: {run['verdict'] or NO_DATA} on {run['questions']} questions ({run['run_id']})"
+        if run
+        else "evaluation: none yet"
+    )
+    _show_circuits(settings)
+
+
+def _show_index_state(index: dict[str, Any] | None) -> None:
+    if index is None:
+        _console.print("index: none yet; `bib index` makes it")
+        return
+    _console.print(
+        f"index: {index['contents']} contents by {escape(index['model'])} {escape(index['revision'][:12])} "
+        f"({index['dimension']} dimensions), {index['table']}"
+    )
+
+
+def _show_circuits(settings: Settings) -> None:
+    schedules = settings.schedules
+    state = "on" if schedules.enabled else "off; `schedules.enabled = true` in bib.toml turns them on"
+    _console.print(f"\ncircuits ({schedules.timezone}; {state}):")
+    table = _table("circuit", "when", "refreshes", "state")
+    for circuit in CIRCUITS:
+        built = "built" if runs_anything(circuit, settings) else ("no sources" if circuit.built else "not built yet")
+        style = "" if built == "built" else "dim"
+        table.add_row(circuit.name, cron_of(circuit, settings), circuit.refreshes, built, style=style)
+    _console.print(table)
+
+
+# --- log
+
+
+def import_json(imported: ImportReport, loaded: LoadReport) -> dict[str, Any]:
+    """What an import did, for programs."""
+    return {
+        "file": str(imported.file),
+        "questions": imported.questions,
+        "added": loaded.added,
+        "total": loaded.total,
+        "bad_rows": [*imported.bad_rows, *loaded.bad_lines],
+    }
+
+
+def show_import(imported: ImportReport, loaded: LoadReport) -> None:
+    _console.print(
+        f"{imported.questions} questions in the file, {loaded.added} of them new; "
+        f"{loaded.total} in the query log"
+    )
+    bad = [*imported.bad_rows, *loaded.bad_lines]
+    for line in bad[:_MOST_PROBLEMS]:
+        _console.print(f"[yellow]left out[/yellow] {escape(line)}")
+    if len(bad) > _MOST_PROBLEMS:
+        _console.print(f"… and {len(bad) - _MOST_PROBLEMS} more")
+
+
+# --- common
+
+
+def _table(*columns: str) -> Table:
+    """A table; a column whose name ends in ">" is right-aligned."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        right = column.endswith(">")
+        table.add_column(column.rstrip(">"), justify="right" if right else "left", overflow="fold")
+    return table
+
+
+def _short_time(value: str | None) -> str:
+    return value.replace("T", " ")[:16] + " UTC" if value else ""
