@@ -91,7 +91,9 @@ def _day_range(settings: Settings, asked: str) -> list[str]:
     chosen = [key for key in keys if start <= key <= end]
     if not chosen:
         known = f"{keys[0]} to {keys[-1]}" if keys else "none yet"
-        raise SettingsError(f"--days: no day in {asked}; there are {known} (evaluation.first_day to yesterday)")
+        raise SettingsError(
+            f"--days: no day in {asked}; there are {known} (evaluation.first_day to yesterday)"
+        )
     return chosen
 
 

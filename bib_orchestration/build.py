@@ -14,7 +14,7 @@ from bib_orchestration.assets.sql_models import model_assets
 from bib_orchestration.biblioteca.library import MODELS_FOLDER, Library
 from bib_orchestration.biblioteca.settings import Settings
 from bib_orchestration.biblioteca.warehouse.sql_models import read_models
-from bib_orchestration.checks import CHECKS
+from bib_orchestration.checks import corpus_checks
 from bib_orchestration.jobs import IN_PROCESS, build_jobs
 from bib_orchestration.schedules import build_schedules
 
@@ -33,7 +33,7 @@ def build_definitions(settings: Settings, *, library: Library | None = None) -> 
                 *model_assets(settings, read_models(MODELS_FOLDER)),
                 *evaluation_assets(settings),
             ],
-            asset_checks=CHECKS,
+            asset_checks=corpus_checks(),
             jobs=build_jobs(settings, library),
             schedules=build_schedules(settings),
             resources={"library": library},

@@ -57,7 +57,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands: Any, name: str, run: Any, text: str, *, as_json: bool = True) -> argparse.ArgumentParser:
+def _command(
+    commands: Any, name: str, run: Any, text: str, *, as_json: bool = True
+) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text)
     command.set_defaults(run=run)
     if as_json:
@@ -105,7 +107,9 @@ def _search_command(commands: Any) -> None:
     command.add_argument(
         "--trim", action=argparse.BooleanOptionalAction, help="keep only the sentences that matter"
     )
-    command.add_argument("--threshold", type=float, metavar="COSINE", help="cosine from which a sentence stays")
+    command.add_argument(
+        "--threshold", type=float, metavar="COSINE", help="cosine from which a sentence stays"
+    )
     command.add_argument("--window", type=int, metavar="N", help="neighbours kept on either side")
     command.add_argument("--source-type", metavar="TYPE", help="only chunks of such sources")
     command.add_argument("--app", metavar="APP", help="only chunks of this app")
@@ -148,7 +152,10 @@ def _search(parsed: argparse.Namespace, settings: Settings) -> int:
 
 def _eval_command(commands: Any) -> None:
     command = _command(
-        commands, "eval", _eval, "Compare whole with trimmed chunks on the newest questions, or on given ones."
+        commands,
+        "eval",
+        _eval,
+        "Compare whole with trimmed chunks on the newest questions, or on given ones.",
     )
     command.add_argument("--question", action="append", metavar="TEXT", help="a question; may be repeated")
     command.add_argument("--questions-file", type=Path, metavar="FILE", help="a question a line")
@@ -156,7 +163,9 @@ def _eval_command(commands: Any) -> None:
     command.add_argument("--last", type=int, metavar="N", help="size of the golden set (default: bib.toml's)")
     command.add_argument("--variants", metavar="A,B", help="baseline,trim by default")
     command.add_argument("--top-k", type=int, metavar="N", help="chunks a question, at most 20")
-    command.add_argument("--threshold", type=float, metavar="COSINE", help="cosine from which a sentence stays")
+    command.add_argument(
+        "--threshold", type=float, metavar="COSINE", help="cosine from which a sentence stays"
+    )
     command.add_argument("--window", type=int, metavar="N", help="neighbours kept on either side")
     command.add_argument("--source-type", metavar="TYPE", help="only chunks of such sources")
     command.add_argument("--app", metavar="APP", help="only chunks of this app")

@@ -5,12 +5,11 @@ Each shows in the run what it was given and what it made of it.
 
 import dagster as dg
 
-from bib_orchestration.assets.evaluation import evaluation_metadata
 from bib_orchestration.biblioteca.evaluating import ab_settings, evaluate_now
 from bib_orchestration.biblioteca.retrieval.chunk import Filters, Question, Retrieval, RetrievalOptions
 from bib_orchestration.biblioteca.retrieval.retrieve import retrieve
 from bib_orchestration.biblioteca.retrieval.trim import trim_chunks
-from bib_orchestration.displays import table
+from bib_orchestration.displays import evaluation_metadata, table
 from bib_orchestration.resources import LibraryResource
 
 

@@ -23,7 +23,7 @@ from bib_orchestration.circuits import (
     runs_anything,
 )
 from bib_orchestration.jobs import IN_PROCESS
-from bib_orchestration.partitions import day_partitions, range_tags, source_partitions
+from bib_orchestration.partitions import range_tags
 
 FINGERPRINT_TAG = "bib/fingerprint"
 MAX_RUNTIME_S = 6 * 3600
@@ -36,7 +36,6 @@ _ACTIVE = [
 ]
 
 Tick = dg.RunRequest | dg.SkipReason
-Job = dg.JobDefinition | object
 
 
 def build_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
@@ -52,7 +51,6 @@ def _schedule(circuit: Circuit, settings: Settings) -> dg.ScheduleDefinition:
         selection=dg.AssetSelection.assets(*circuit.assets),
         description=f"Refreshes {circuit.refreshes}.",
         executor_def=IN_PROCESS,
-        partitions_def=source_partitions(settings) if by_source else day_partitions(settings),
         tags={"bib/circuit": circuit.name, "dagster/max_runtime": str(MAX_RUNTIME_S)},
     )
 

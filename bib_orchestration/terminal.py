@@ -81,7 +81,9 @@ def show_index(report: IndexingReport) -> None:
     table = _table("source", "documents>", "chunks>", "added>", "changed>", "moved>", "deleted>", "skipped>")
     for source, chunks in zip(report.sources, report.chunks, strict=True):
         counts = (source.added, source.changed, source.moved, source.deleted, source.problems)
-        table.add_row(source.source, str(source.documents), str(chunks.chunks), *(str(len(c)) for c in counts))
+        table.add_row(
+            source.source, str(source.documents), str(chunks.chunks), *(str(len(c)) for c in counts)
+        )
     _console.print(table)
     index = report.index
     _console.print(
@@ -120,7 +122,18 @@ def search_json(question: str, found: Retrieval) -> dict[str, Any]:
 
 
 def _chunk_json(chunk: RetrievedChunk) -> dict[str, Any]:
-    names = ("content_id", "score", "cosine", "source", "path", "title", "heading_path", "tokens", "text", "kept")
+    names = (
+        "content_id",
+        "score",
+        "cosine",
+        "source",
+        "path",
+        "title",
+        "heading_path",
+        "tokens",
+        "text",
+        "kept",
+    )
     return {name: getattr(chunk, name) for name in names}
 
 
@@ -172,7 +185,9 @@ def show_evaluation(evaluation: Evaluation) -> None:
             condition.name,
             NO_DATA if condition.measured is None else f"{condition.measured:g} %",
             "" if condition.required is None else f"> {condition.required:g} %",
-            {True: "[green]yes[/green]", False: "[red]no[/red]", None: "[yellow]unmeasured[/yellow]"}[condition.met],
+            {True: "[green]yes[/green]", False: "[red]no[/red]", None: "[yellow]unmeasured[/yellow]"}[
+                condition.met
+            ],
         )
     _console.print(gate)
     for condition in evaluation.gate.conditions:
@@ -240,7 +255,11 @@ def _show_circuits(settings: Settings) -> None:
     _console.print(f"\ncircuits ({schedules.timezone}; {state}):")
     table = _table("circuit", "when", "refreshes", "state")
     for circuit in CIRCUITS:
-        built = "built" if runs_anything(circuit, settings) else ("no sources" if circuit.built else "not built yet")
+        built = (
+            "built"
+            if runs_anything(circuit, settings)
+            else ("no sources" if circuit.built else "not built yet")
+        )
         style = "" if built == "built" else "dim"
         table.add_row(circuit.name, cron_of(circuit, settings), circuit.refreshes, built, style=style)
     _console.print(table)

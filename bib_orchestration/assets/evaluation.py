@@ -1,7 +1,6 @@
 """The A/B run, partitioned by day: the golden set of each day, under each variant, on today's index."""
 
 from datetime import date
-from typing import Any
 
 import dagster as dg
 
@@ -13,10 +12,9 @@ from bib_orchestration.biblioteca.evaluation.gate import (
     Condition,
 )
 from bib_orchestration.biblioteca.settings import Settings
-from bib_orchestration.displays import table, table_schema
+from bib_orchestration.displays import evaluation_metadata, table_schema
 from bib_orchestration.partitions import day_partitions
 from bib_orchestration.resources import LibraryResource
-
 
 GATE_CHECKS = {
     "gate_token_reduction": "The trimmed variant needs clearly fewer tokens than whole chunks.",
@@ -88,45 +86,3 @@ def _said(condition: Condition) -> str:
         return condition.note
     found = f"{condition.measured:g} % against more than {condition.required:g} %"
     return f"{found}; {condition.note}" if condition.note else found
-
-
-def evaluation_metadata(evaluation: Evaluation) -> dict[str, Any]:
-    """What the UI shows of an A/B run."""
-    summary = evaluation.run.summary
-    # A number that was not measured is left out: a series must not have a zero that pretends.
-    numbers = {
-        name: summary[name]
-        for name in ("avg_tokens_baseline", "avg_tokens_trim", "token_reduction_pct", "avg_overlap_vs_baseline")
-        if summary[name] is not None
-    }
-    conditions = [
-        {
-            "condition": condition.name,
-            "measured": condition.measured,
-            "required": None if condition.required is None else f"> {condition.required:g}",
-            "met": {True: "yes", False: "no", None: "unmeasured"}[condition.met],
-            "note": condition.note,
-        }
-        for condition in evaluation.gate.conditions
-    ]
-    rows = [
-        {
-            "question": result.question,
-            "variant": result.variant,
-            "tokens": result.tokens,
-            "tokens_before": result.tokens_before,
-            "top_score": result.top_score,
-            "overlap": result.overlap_vs_baseline,
-        }
-        for result in evaluation.run.results
-    ]
-    return {
-        "dagster/partition_row_count": len(rows),
-        "questions": summary["questions"],
-        **numbers,
-        "verdict": evaluation.gate.verdict,
-        "gate": table(conditions, ["condition", "measured", "required", "met", "note"]),
-        "summary": dg.MetadataValue.json(summary),
-        "results": table(rows, ["question", "variant", "tokens", "tokens_before", "top_score", "overlap"]),
-        "run": dg.MetadataValue.path(str(evaluation.stored.folder)),
-    }

@@ -1,5 +1,7 @@
 """The query log: what was really asked."""
 
+from typing import Any
+
 import dagster as dg
 
 from bib_orchestration.assets import OWNERS
@@ -26,7 +28,11 @@ def oraculo_queries(
     library.warehouse.publish()
     for line in report.bad_lines:
         context.log.warning(f"a line of the query log was left out: {line}")
-    metadata = {"dagster/row_count": report.total, "added": report.added, "bad_lines": len(report.bad_lines)}
+    metadata: dict[str, Any] = {
+        "dagster/row_count": report.total,
+        "added": report.added,
+        "bad_lines": len(report.bad_lines),
+    }
     if report.bad_lines:
         metadata["left_out"] = table([{"line": line} for line in report.bad_lines], ["line"])
     return dg.MaterializeResult(metadata=metadata)

@@ -62,11 +62,11 @@ def index_all(
     read = []
     cut = []
     for source in library.settings.sources if sources is None else sources:
-        read.append(refresh_documents(library.warehouse, source, library.settings.checkouts, run_id=run_id, full=full))
+        read.append(
+            refresh_documents(library.warehouse, source, library.settings.checkouts, run_id=run_id, full=full)
+        )
         cut.append(refresh_chunks(library.warehouse, source.name, library.settings.chunks, full=full))
-    removed = remove_unknown_sources(
-        library.warehouse, [source.name for source in library.settings.sources]
-    )
+    removed = remove_unknown_sources(library.warehouse, [source.name for source in library.settings.sources])
     refresh_unique_chunks(library)
     index = refresh_index(library, full=full, progress=progress)
     library.warehouse.publish()
@@ -77,9 +77,9 @@ def refresh_unique_chunks(library: Library) -> ModelReport | None:
     """Bring `unique_chunks` level; None when it already is."""
     with library.warehouse.read() as connection:
         # Comparing hashes of occurrences costs a tenth of making the table and comparing that.
-        if table_exists(connection, UNIQUE_CHUNKS) and corpus_hash(connection, of_documents=True) == corpus_hash(
-            connection, of_documents=False
-        ):
+        if table_exists(connection, UNIQUE_CHUNKS) and corpus_hash(
+            connection, of_documents=True
+        ) == corpus_hash(connection, of_documents=False):
             return None
     return materialise(library.warehouse, library.models[UNIQUE_CHUNKS])
 

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from bib_orchestration.biblioteca.index.embedders import Embedder, EmbeddingError, fingerprint_of, make_embedder
+from bib_orchestration.biblioteca.index.embedders import (
+    Embedder,
+    EmbeddingError,
+    fingerprint_of,
+    make_embedder,
+)
 from bib_orchestration.biblioteca.index.generations import Generation, IndexStore
 from bib_orchestration.biblioteca.index.vector_index import VectorIndex, live_index
 from bib_orchestration.biblioteca.retrieval.chunk import Question

@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Callable
 
+log = logging.getLogger(__name__)
+
 LOG_EVERY_S = 10.0
 
 
@@ -23,7 +25,7 @@ class ProgressLog:
         self,
         what: str,
         unit: str,
-        tell: Callable[[str], None] = logging.getLogger(__name__).info,
+        tell: Callable[[str], None] = log.info,
         *,
         every_s: float = LOG_EVERY_S,
     ) -> None:

@@ -37,9 +37,7 @@ def _stored(settings: Settings) -> dict[str, Any]:
         counted = connection.sql(
             "SELECT source, count(*), sum(tokens)::BIGINT FROM bib_docs GROUP BY source"
         ).fetchall()
-        chunked = dict(
-            connection.sql("SELECT source, count(*) FROM bib_chunks GROUP BY source").fetchall()
-        )
+        chunked = dict(connection.sql("SELECT source, count(*) FROM bib_chunks GROUP BY source").fetchall())
         states = connection.sql(
             "SELECT source, commit, error, problems::VARCHAR, read_at FROM bib_sources"
         ).fetchall()
@@ -97,7 +95,9 @@ def _index(settings: Settings) -> dict[str, Any] | None:
 
 def _last_run(runs: Path, run_id: str, questions: int) -> dict[str, Any]:
     results = runs / run_id / "results.json"
-    verdict = json.loads(results.read_text(encoding="utf-8"))["gate"]["verdict"] if results.is_file() else None
+    verdict = (
+        json.loads(results.read_text(encoding="utf-8"))["gate"]["verdict"] if results.is_file() else None
+    )
     return {"run_id": run_id, "questions": questions, "verdict": verdict}
 
 

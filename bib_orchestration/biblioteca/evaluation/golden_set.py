@@ -45,4 +45,3 @@ def golden_set(warehouse: Warehouse, day: date) -> GoldenSet:
 def today(timezone: str) -> date:
     """The day that it is now in that time zone."""
     return datetime.now(ZoneInfo(timezone)).date()
-

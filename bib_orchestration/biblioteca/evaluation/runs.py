@@ -36,7 +36,13 @@ class StoredRun:
 
 
 def write_run(
-    folder: Path, run: AbRun, verdict: Gate, generation: Generation, *, day: date | None, golden_hash: str | None
+    folder: Path,
+    run: AbRun,
+    verdict: Gate,
+    generation: Generation,
+    *,
+    day: date | None,
+    golden_hash: str | None,
 ) -> StoredRun:
     """Write a run into a folder of its own below `folder`, which appears whole or not at all."""
     now = datetime.now(UTC)
@@ -83,10 +89,9 @@ def load_runs(warehouse: Warehouse, folder: Path) -> int:
         with warehouse.read() as connection:
             loaded = {row[0] for row in connection.sql("SELECT DISTINCT run_id FROM ab_results").fetchall()}
         missing = {run_id: path for run_id, path in present.items() if run_id not in loaded}
-        if missing:
-            if rows := [row for run_id, path in missing.items() for row in _rows(run_id, path)]:
-                with warehouse.transaction() as connection:
-                    insert_rows(connection, "ab_results", rows)
+        if rows := [row for run_id, path in missing.items() for row in _rows(run_id, path)]:
+            with warehouse.transaction() as connection:
+                insert_rows(connection, "ab_results", rows)
     return len(missing)
 
 

@@ -31,6 +31,8 @@ __all__ = ["Filters", "Question", "Retrieval", "RetrievalOptions", "RetrievedChu
 OVER_FETCH = 2
 # Decimals of a score: further ones depend on the machine's arithmetic.
 SCORE_DECIMALS = 6
+VECTOR_SEARCH = RetrievalOptions()
+NO_FILTERS = Filters()
 # The least number of rows that each leg of a hybrid search proposes.
 HYBRID_CANDIDATES = 20
 
@@ -40,8 +42,8 @@ Scores = NDArray[np.float64]
 def retrieve(
     question: Question,
     top_k: int,
-    options: RetrievalOptions = RetrievalOptions(),
-    filters: Filters = Filters(),
+    options: RetrievalOptions = VECTOR_SEARCH,
+    filters: Filters = NO_FILTERS,
     *,
     index: Snapshot | None = None,
 ) -> Retrieval:
@@ -88,7 +90,8 @@ def _check(question: Question, top_k: int, index: Snapshot) -> None:
 
 
 def _rounded(scores: NDArray[np.floating]) -> Scores:
-    return np.round(scores.astype(np.float64), SCORE_DECIMALS)
+    exact: Scores = np.asarray(scores, np.float64)
+    return exact.round(SCORE_DECIMALS)
 
 
 def _matching_rows(index: Snapshot, filters: Filters) -> NDArray[np.int64]:

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bib_orchestration.biblioteca.corpus.chunks import DocumentText, occurrences
-from bib_orchestration.biblioteca.corpus.documents import Document, UnreadableDocument, read_document
+from bib_orchestration.biblioteca.corpus.documents import (
+    DecodedFile,
+    Document,
+    UnreadableDocument,
+    decoded,
+    make_document,
+)
 from bib_orchestration.biblioteca.corpus.markdown import CHUNKER_VERSION
 from bib_orchestration.biblioteca.corpus.sources import Problem, Snapshot, SourceError, read_source
 from bib_orchestration.biblioteca.settings import ChunkSettings, Source
@@ -24,9 +30,9 @@ from bib_orchestration.biblioteca.warehouse.connection import Warehouse, insert_
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-# What makes a document's row differ. Not the commit: it moves with every commit, also those that leave the
-# document alone, and a row says at which commit its text came.
-_COMPARED = ("content_hash", "kind", "source_type", "app", "language", "title", "slug", "own_title", "stale")
+# With an equal hash of its text, a document's row can differ only by what its source's settings say.
+_COMPARED = ("content_hash", "source_type", "app", "language")
+_STORED = ("doc_id", "stale", *_COMPARED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +86,15 @@ def refresh_documents(
         stored = _stored_documents(warehouse, source.name)
         try:
             snapshot = read_source(source, checkouts)
-            documents, problems = _documents(source, snapshot)
-            if not documents:
+            files, problems = _decoded(snapshot)
+            if not files:
                 raise SourceError(_nothing_found(source, snapshot, problems))
         except SourceError as error:
             report = SourceReport(source.name, len(stored), error=str(error))
-            _store_state(warehouse, report, run_id)
-            return report
-        report = _store_documents(warehouse, source.name, stored, documents, problems, snapshot.commit)
+        else:
+            report = _store_documents(
+                warehouse, source, {} if full else stored, stored, files, problems, snapshot.commit
+            )
         _store_state(warehouse, report, run_id)
     return report
 
@@ -156,14 +163,15 @@ def remove_unknown_sources(warehouse: Warehouse, known: Iterable[str]) -> list[s
     return unknown
 
 
-def _documents(source: Source, snapshot: Snapshot) -> tuple[list[Document], list[Problem]]:
-    documents, problems = [], list(snapshot.problems)
+def _decoded(snapshot: Snapshot) -> tuple[dict[str, DecodedFile], list[Problem]]:
+    """The texts of a snapshot's files by path, and the files that have none."""
+    files, problems = {}, list(snapshot.problems)
     for raw in snapshot.files:
         try:
-            documents.append(read_document(source, raw, snapshot.commit))
+            files[raw.path] = decoded(raw)
         except UnreadableDocument as error:
             problems.append(Problem(raw.path, error.reason, kept=False))
-    return documents, sorted(problems, key=lambda problem: (problem.path, problem.reason))
+    return files, sorted(problems, key=lambda problem: (problem.path, problem.reason))
 
 
 def _nothing_found(source: Source, snapshot: Snapshot, problems: Sequence[Problem]) -> str:
@@ -177,51 +185,52 @@ def _nothing_found(source: Source, snapshot: Snapshot, problems: Sequence[Proble
 
 
 def _stored_documents(warehouse: Warehouse, source: str) -> dict[str, dict[str, Any]]:
-    """Rows of `bib_docs` by path, without their text."""
-    columns = ("doc_id", "path", *_COMPARED)
+    """What is compared of the rows of `bib_docs`, by path."""
     with warehouse.read() as connection:
         rows = connection.execute(
-            f"SELECT {', '.join(columns)} FROM bib_docs WHERE source = $source", {"source": source}
+            f"SELECT path, {', '.join(_STORED)} FROM bib_docs WHERE source = $source", {"source": source}
         ).fetchall()
-    return {row[1]: dict(zip(columns, row, strict=True)) for row in rows}
+    return {row[0]: dict(zip(_STORED, row[1:], strict=True)) for row in rows}
 
 
 def _store_documents(
     warehouse: Warehouse,
-    source: str,
+    source: Source,
+    trusted: dict[str, dict[str, Any]],
     stored: dict[str, dict[str, Any]],
-    documents: list[Document],
+    files: dict[str, DecodedFile],
     problems: list[Problem],
     commit: str | None,
 ) -> SourceReport:
-    read_at = datetime.now(UTC)
-    rows = {document.path: _document_row(document, read_at) for document in documents}
+    """Write what differs. Rows in `trusted` whose text is as it was are left alone."""
     # A file that could not be read just now keeps its row, marked stale; so does all below a folder.
-    kept = {path for path in stored if path not in rows and _is_kept(path, problems)}
-    added = [path for path in rows if path not in stored]
-    changed = [path for path in rows if path in stored and _differs(rows[path], stored[path])]
-    gone = [path for path in stored if path not in rows and path not in kept]
+    kept = {path for path in stored if path not in files and _is_kept(path, problems)}
+    added = [path for path in files if path not in stored]
+    changed = [path for path in files if path in stored and _differs(source, files[path], trusted.get(path))]
+    gone = [path for path in stored if path not in files and path not in kept]
     newly_stale = [path for path in sorted(kept) if not stored[path]["stale"]]
-    if added or changed or gone or newly_stale:
+    made = [make_document(source, files[path], commit) for path in (*added, *changed)]
+    if made or gone or newly_stale:
+        read_at = datetime.now(UTC)
         with warehouse.transaction() as connection:
             _delete(connection, "bib_docs", [stored[path]["doc_id"] for path in (*gone, *changed)])
-            insert_rows(connection, "bib_docs", [rows[path] for path in (*added, *changed)])
+            insert_rows(connection, "bib_docs", [_document_row(document, read_at) for document in made])
             connection.execute(
                 "UPDATE bib_docs SET stale = true WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))",
                 {"ids": [stored[path]["doc_id"] for path in newly_stale]},
             )
-    moved = _moves(added, gone, rows, stored)
+    moved = _moves(added, gone, files, stored)
     old_names, new_names = {old for old, _ in moved}, {new for _, new in moved}
     return SourceReport(
-        source,
-        documents=len(rows) + len(kept),
+        source.name,
+        documents=len(files) + len(kept),
         commit=commit,
         added=[path for path in added if path not in new_names],
-        changed=changed,
+        changed=[path for path in changed if _differs(source, files[path], stored[path])],
         moved=[f"{old} → {new}" for old, new in moved],
         deleted=[path for path in gone if path not in old_names],
         problems=problems,
-        warnings=[(document.path, warning) for document in documents for warning in document.warnings],
+        warnings=[(document.path, warning) for document in made for warning in document.warnings],
     )
 
 
@@ -235,8 +244,9 @@ def _document_row(document: Document, read_at: datetime) -> dict[str, Any]:
     }
 
 
-def _differs(row: dict[str, Any], stored: dict[str, Any]) -> bool:
-    return any(row[name] != stored[name] for name in _COMPARED)
+def _differs(source: Source, file: DecodedFile, stored: dict[str, Any] | None) -> bool:
+    now = (file.content_hash, source.source_type, source.app, source.language)
+    return stored is None or stored["stale"] or now != tuple(stored[name] for name in _COMPARED)
 
 
 def _is_kept(path: str, problems: Sequence[Problem]) -> bool:
@@ -248,12 +258,15 @@ def _is_kept(path: str, problems: Sequence[Problem]) -> bool:
 
 
 def _moves(
-    added: Sequence[str], gone: Sequence[str], rows: dict[str, dict[str, Any]], stored: dict[str, dict[str, Any]]
+    added: Sequence[str],
+    gone: Sequence[str],
+    files: dict[str, DecodedFile],
+    stored: dict[str, dict[str, Any]],
 ) -> list[tuple[str, str]]:
     """Pairs of a path that went and one that came with the same text."""
     came: dict[str, list[str]] = {}
     for path in sorted(added):
-        came.setdefault(rows[path]["content_hash"], []).append(path)
+        came.setdefault(files[path].content_hash, []).append(path)
     moves = []
     for path in sorted(gone):
         if same := came.get(stored[path]["content_hash"]):
