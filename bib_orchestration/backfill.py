@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from itertools import groupby
 from pathlib import Path
@@ -24,6 +25,23 @@ INSTANCE_SETTINGS = Path(__file__).resolve().parents[1] / "dagster.yaml"
 _REFRESHED = ("documents", "chunks", "chunk_index")
 
 
+@dataclass(frozen=True, slots=True)
+class Materialised:
+    """An asset's partition ("" for an asset without) that was materialised, and its figures."""
+
+    asset: str
+    partition: str
+    figures: dict[str, float | str]
+
+
+@dataclass
+class BackfillReport:
+    """What a backfill did, assets in the order they were made, and why steps of it failed."""
+
+    materialised: list[Materialised] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
 def backfill(
     settings: Settings,
     *,
@@ -31,33 +49,53 @@ def backfill(
     days: str | None = None,
     assets: Sequence[str] | None = None,
     full: bool = False,
-) -> bool:
+) -> BackfillReport:
     """Materialise the assets of a corpus for `sources`, and those of an evaluation for `days`.
 
-    `sources` is "all" or names joined by commas; `days` a day, or "first..last". Returns whether all runs
-    succeeded. Raises SettingsError for a source, day or asset that there is not.
+    `sources` is "all" or names joined by commas; `days` a day, or "first..last". Raises SettingsError for a
+    source, day or asset that there is not.
     """
     ranges = list(_source_ranges(settings, sources)) if sources else []
     spans = [_day_range(settings, days)] if days else []
+    _check_assets(assets)
     prepare_home(settings)
-    definitions = build_definitions(settings)
-    job = definitions.resolve_implicit_global_asset_job_def()
-    _check_assets(assets, definitions)
-    succeeded = True
+    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    report = BackfillReport()
     with dg.DagsterInstance.get() as instance:
         for kind, listed in ((CORPUS, ranges), (EVALUATION, spans)):
             chosen = [name for name in kind if assets is None or name in assets]
             for keys in listed if chosen else []:
-                config = {"ops": _refresh_config(chosen)} if full and kind is CORPUS else {}
                 result = job.execute_in_process(
                     instance=instance,
                     asset_selection=[dg.AssetKey(name) for name in chosen],
                     tags={**range_tags(keys), "bib/backfill": f"{keys[0]}..{keys[-1]}"},
-                    run_config=config,
+                    run_config=_run_config(chosen, full),
                     raise_on_error=False,
                 )
-                succeeded &= result.success
-    return succeeded
+                _note(report, result)
+    order = list(dict.fromkeys(made.asset for made in report.materialised))
+    report.materialised.sort(key=lambda made: (order.index(made.asset), made.partition))
+    return report
+
+
+def _note(report: BackfillReport, result: dg.ExecuteInProcessResult) -> None:
+    for event in result.all_events:
+        if event.is_step_materialization:
+            made = event.materialization
+            figures = {
+                name: value.value
+                for name, value in made.metadata.items()
+                if isinstance(value, dg.IntMetadataValue | dg.FloatMetadataValue | dg.TextMetadataValue)
+                and value.value is not None
+            }
+            report.materialised.append(
+                Materialised(made.asset_key.to_user_string(), made.partition or "", figures)
+            )
+        elif event.is_step_failure:
+            error = event.step_failure_data.error
+            cause = error.cause if error and error.cause else error
+            said = cause.message.strip() if cause else "no reason given"
+            report.failures.append(f"{event.step_key}: {said}")
 
 
 def prepare_home(settings: Settings) -> Path:
@@ -97,12 +135,15 @@ def _day_range(settings: Settings, asked: str) -> list[str]:
     return chosen
 
 
-def _refresh_config(assets: Sequence[str]) -> dict[str, Any]:
-    return {name: {"config": {"full": True}} for name in assets if name in _REFRESHED}
+def _run_config(assets: Sequence[str], full: bool) -> dict[str, Any]:
+    # The figures are printed at the end; the whole log is in the UI.
+    quiet: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    refreshed = [name for name in assets if name in _REFRESHED] if full else []
+    return quiet | {"ops": {name: {"config": {"full": True}} for name in refreshed}}
 
 
-def _check_assets(assets: Sequence[str] | None, definitions: dg.Definitions) -> None:
-    known = {key.to_user_string() for key in definitions.resolve_asset_graph().get_all_asset_keys()}
+def _check_assets(assets: Sequence[str] | None) -> None:
+    known = (*CORPUS, *EVALUATION)
     for name in assets or ():
         if name not in known:
-            raise SettingsError(f"--assets: no asset {name!r}; there are: {', '.join(sorted(known))}")
+            raise SettingsError(f"--assets: no asset {name!r}; there are: {', '.join(known)}")

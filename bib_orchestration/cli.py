@@ -266,13 +266,16 @@ def _backfill_command(commands: Any) -> None:
 
 
 def _backfill(parsed: argparse.Namespace, settings: Settings) -> int:
-    from bib_orchestration.backfill import backfill
-
     if not (parsed.sources or parsed.days):
         return _complain("say which: --sources all, or --days 2026-10-01..2026-10-31", WRONG)
+
+    from bib_orchestration import terminal
+    from bib_orchestration.backfill import backfill
+
     assets = parsed.assets.split(",") if parsed.assets else None
-    done = backfill(settings, sources=parsed.sources, days=parsed.days, assets=assets, full=parsed.full)
-    return DONE if done else FAILED
+    report = backfill(settings, sources=parsed.sources, days=parsed.days, assets=assets, full=parsed.full)
+    terminal.show_backfill([(m.asset, m.partition, m.figures) for m in report.materialised], report.failures)
+    return FAILED if report.failures else DONE
 
 
 # --- common

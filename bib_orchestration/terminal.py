@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -26,6 +26,7 @@ from bib_orchestration.circuits import CIRCUITS, cron_of, runs_anything
 NO_DATA = "no data"
 _MOST_PROBLEMS = 20
 _EXCERPT = 400
+_LONG_FIGURE = 40
 _VERDICT_STYLES = {"go": "bold green", "no-go": "bold red", "cannot conclude": "bold yellow"}
 
 _console = Console(highlight=False, soft_wrap=True)
@@ -203,7 +204,7 @@ def show_evaluation(evaluation: Evaluation) -> None:
 
 def show_status(status: dict[str, Any], settings: Settings) -> None:
     _console.print(f"[dim]{escape(status['config'])}, state in {escape(status['home'])}[/dim]\n")
-    table = _table("source", "type", "documents>", "chunks>", "tokens>", "last change", "commit", "state")
+    table = _table("source", "type", "documents>", "chunks>", "tokens>", "changed (UTC)", "commit", "state")
     for row in status["sources"]:
         state = "[red]failed[/red]" if row["error"] else ("ok" if row["documents"] else "never read")
         if row["problems"] and not row["error"]:
@@ -227,7 +228,7 @@ def show_status(status: dict[str, Any], settings: Settings) -> None:
     queries = status["queries"]
     if queries and queries["questions"]:
         newest = _short_time(queries["newest"])
-        _console.print(f"questions: {queries['questions']} logged, the newest of {newest}")
+        _console.print(f"questions: {queries['questions']} logged, the newest of {newest} UTC")
     else:
         _console.print("questions: none logged yet")
     run = status["evaluation"]
@@ -253,16 +254,36 @@ def _show_circuits(settings: Settings) -> None:
     schedules = settings.schedules
     state = "on" if schedules.enabled else "off; `schedules.enabled = true` in bib.toml turns them on"
     _console.print(f"\ncircuits ({schedules.timezone}; {state}):")
-    table = _table("circuit", "when", "refreshes", "state")
+    table = _table("circuit", "when", "refreshes")
     for circuit in CIRCUITS:
-        built = (
-            "built"
-            if runs_anything(circuit, settings)
-            else ("no sources" if circuit.built else "not built yet")
-        )
-        style = "" if built == "built" else "dim"
-        table.add_row(circuit.name, cron_of(circuit, settings), circuit.refreshes, built, style=style)
+        if runs_anything(circuit, settings):
+            table.add_row(circuit.name, cron_of(circuit, settings), circuit.refreshes)
     _console.print(table)
+    idle = [c.name for c in CIRCUITS if c.built and not runs_anything(c, settings)]
+    if idle:
+        _console.print(f"without sources here: {', '.join(idle)}")
+    _console.print(f"[dim]not built yet: {', '.join(c.name for c in CIRCUITS if not c.built)}[/dim]")
+
+
+# --- backfill
+
+
+def show_backfill(
+    materialised: Sequence[tuple[str, str, Mapping[str, float | str]]], failures: Sequence[str]
+) -> None:
+    """A row a partition, with its own figures; those that are zero are left out."""
+    table = _table("asset", "partition", "rows>", "figures")
+    for asset, partition, figures in materialised:
+        rows = figures.get("dagster/partition_row_count", figures.get("dagster/row_count", ""))
+        shown = [
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in figures.items()
+            if value and not name.startswith("dagster/") and len(str(value)) < _LONG_FIGURE
+        ]
+        table.add_row(asset, partition, str(rows), escape(", ".join(shown)))
+    _console.print(table)
+    for failure in failures:
+        _errors.print(f"[bold red]failed:[/bold red] {escape(failure)}")
 
 
 # --- log
@@ -304,4 +325,4 @@ def _table(*columns: str) -> Table:
 
 
 def _short_time(value: str | None) -> str:
-    return value.replace("T", " ")[:16] + " UTC" if value else ""
+    return value.replace("T", " ")[:16] if value else ""
