@@ -1,0 +1,190 @@
+"""Index real documentation, search it, and run the A/B evaluation on real questions.
+
+    python benchmarks/real_corpora.py --data DIR      (or BIB_DATA=DIR)
+
+DIR holds `wiki-astro-es/`, `docs-fastapi/`, `xquad/` and, beside it, `cases/questions.jsonl`; the SOURCE files in
+them say where each comes from, and none is in this repository. Prints Markdown tables. Times are CPU seconds on
+one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bib_orchestration.biblioteca.evaluating import ab_settings, evaluate_now
+from bib_orchestration.biblioteca.indexing import index_all
+from bib_orchestration.biblioteca.library import Library
+from bib_orchestration.biblioteca.progress import ProgressLog
+from bib_orchestration.biblioteca.retrieval.retrieve import Filters, Question, RetrievalOptions, retrieve
+from bib_orchestration.biblioteca.settings import load_settings
+from bib_orchestration.biblioteca.warehouse.query_import import import_log
+
+BIB_TOML = """\
+[retrieval]
+ranking = "hybrid"
+[[sources]]
+name = "astro"
+path = "{data}/wiki-astro-es"
+source_type = "wiki"
+[[sources]]
+name = "fastapi"
+path = "{data}/docs-fastapi"
+include = ["/docs/es/**/*.md"]
+source_type = "docs"
+[[sources]]
+name = "fastapi-en"
+path = "{data}/docs-fastapi"
+include = ["/docs/en/**/*.md"]
+source_type = "docs"
+language = "en"
+[[sources]]
+name = "xquad"
+path = "{xquad}"
+source_type = "xquad"
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--data", type=Path, default=os.environ.get("BIB_DATA"), required="BIB_DATA" not in os.environ
+    )
+    data = Path(parser.parse_args().data).absolute()
+    with tempfile.TemporaryDirectory(prefix="bib-benchmark-") as scratch:
+        run(data, Path(scratch))
+
+
+def run(data: Path, scratch: Path) -> None:
+    xquad = json.loads((data / "xquad" / "xquad.es.json").read_text(encoding="utf-8"))
+    questions = list(write_xquad(xquad, scratch))
+    config = scratch / "bib.toml"
+    config.write_text(BIB_TOML.format(data=data, xquad=scratch / "xquad"), encoding="utf-8")
+    library = Library(load_settings(config, environ={"BIB_HOME": str(scratch / "home")}))
+    indexing(library)
+    searching(library, data.parent / "cases" / "questions.jsonl")
+    evaluating(library, questions, scratch)
+
+
+def write_xquad(xquad: dict[str, Any], scratch: Path) -> Iterator[dict[str, Any]]:
+    """Write each paragraph as a page; gives its questions with page and answer."""
+    number = 0
+    for article in xquad["data"]:
+        for place, paragraph in enumerate(article["paragraphs"]):
+            path = f"{article['title']}/{place}.md"
+            file = scratch / "xquad" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(paragraph["context"], encoding="utf-8")
+            for asked in paragraph["qas"]:
+                number += 1
+                yield {
+                    "query_id": asked["id"],
+                    "ts": f"2026-10-01T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z",
+                    "question": asked["question"],
+                    "path": path,
+                    "answer": asked["answers"][0]["text"],
+                }
+
+
+def indexing(library: Library) -> None:
+    print(
+        "## Indexing\n\n| run | documents | contents | embedded | texts | CPU s |\n|---|---|---|---|---|---|"
+    )
+    for name in ("first", "nothing changed"):
+        with cpu() as spent:
+            report = index_all(library, progress=ProgressLog("embedding", "contents", log))
+        documents = sum(source.documents for source in report.sources)
+        index = report.index
+        print(
+            f"| {name} | {documents} | {index.contents} | {index.embedded} | {index.texts} | {spent():.2f} |"
+        )
+        assert not report.errors, report.errors
+
+
+def searching(library: Library, cases: Path) -> None:
+    asked = [json.loads(line) for line in cases.read_text(encoding="utf-8").splitlines()]
+    asked = [case for case in asked if case["gold_paths"]]
+    print(
+        f"\n## Searching: {len(asked)} questions as people type them, on the Astro and FastAPI documentation\n"
+    )
+    print("| ranking | recall@1 | recall@5 | MRR@20 | CPU ms, p50 |\n|---|---|---|---|---|")
+    index = library.index.snapshot()
+    for ranking in ("vector", "hybrid"):
+        ranks, times = [], []
+        for case in asked:
+            gold = {path.split("/", 1)[1] for path in case["gold_paths"]}
+            started = time.process_time()
+            question = library.question(case["question"])
+            found = retrieve(question, 60, RetrievalOptions(ranking=ranking), index=index)
+            times.append(time.process_time() - started)
+            pages = list(dict.fromkeys(chunk.path for chunk in found.chunks if chunk.source_type != "xquad"))
+            ranks.append(next((n for n, page in enumerate(pages[:20], 1) if page in gold), None))
+        print(
+            f"| {ranking} | {share(ranks, 1):.3f} | {share(ranks, 5):.3f} "
+            f"| {sum(1 / rank for rank in ranks if rank) / len(ranks):.3f} | {sorted(times)[len(times) // 2] * 1000:.1f} |"
+        )
+
+
+def share(ranks: list[int | None], k: int) -> float:
+    return sum(rank is not None and rank <= k for rank in ranks) / len(ranks)
+
+
+def evaluating(library: Library, questions: list[dict[str, Any]], scratch: Path) -> None:
+    log_file = scratch / "xquad.jsonl"
+    log_file.write_text("".join(json.dumps(question) + "\n" for question in questions), encoding="utf-8")
+    import_log(log_file, library.settings.query_log)
+    settings = ab_settings(library.settings, source_type="xquad")
+    with cpu() as spent:
+        evaluation = evaluate_now(library, settings, last=len(questions))
+    print(
+        f"\n## A/B run on XQuAD's {len(questions)} Spanish questions, loaded as a query log ({spent():.1f} CPU s)\n"
+    )
+    print("```json\n" + json.dumps(evaluation.run.summary, indent=2) + "\n```")
+    print(f"\nverdict: {evaluation.gate.verdict}\n")
+    retention(library, questions)
+
+
+def retention(library: Library, questions: list[dict[str, Any]]) -> None:
+    """What the gate's note says: of the questions whose page was found, how many keep their answer whole."""
+    print("| trimming (threshold 0.38) | tokens saved | answers kept, of those found |\n|---|---|---|")
+    index = library.index.snapshot()
+    filters = Filters(source_type="xquad")
+    vectors = [library.question(question["question"]).vector for question in questions]
+    for window in (0, 1):
+        found = kept = tokens = before = 0
+        options = RetrievalOptions(ranking="hybrid", trim=True, trim_window=window)
+        for asked, vector in zip(questions, vectors, strict=True):
+            result = retrieve(Question(asked["question"], vector), 5, options, filters, index=index)
+            tokens += result.tokens_in_context
+            before += result.tokens_before
+            gold = [chunk for chunk in result.chunks if chunk.path == asked["path"]]
+            found += bool(gold)
+            kept += any(asked["answer"] in chunk.text for chunk in gold)
+        print(f"| window {window} | {1 - tokens / before:.1%} | {kept / found:.1%} ({kept} of {found}) |")
+
+
+@contextmanager
+def cpu() -> Iterator[Callable[[], float]]:
+    started = time.process_time()
+    ended: list[float] = []
+    yield lambda: (ended[0] if ended else time.process_time()) - started
+    ended.append(time.process_time())
+
+
+def log(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
