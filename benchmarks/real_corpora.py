@@ -130,9 +130,10 @@ def searching(library: Library, cases: Path) -> None:
             times.append(time.process_time() - started)
             pages = list(dict.fromkeys(chunk.path for chunk in found.chunks if chunk.source_type != "xquad"))
             ranks.append(next((n for n, page in enumerate(pages[:20], 1) if page in gold), None))
+        reciprocal = sum(1 / rank for rank in ranks if rank) / len(ranks)
         print(
             f"| {ranking} | {share(ranks, 1):.3f} | {share(ranks, 5):.3f} "
-            f"| {sum(1 / rank for rank in ranks if rank) / len(ranks):.3f} | {sorted(times)[len(times) // 2] * 1000:.1f} |"
+            f"| {reciprocal:.3f} | {sorted(times)[len(times) // 2] * 1000:.1f} |"
         )
 
 

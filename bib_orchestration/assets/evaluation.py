@@ -45,9 +45,7 @@ def evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             for name, description in GATE_CHECKS.items()
         ],
     )
-    def retrieval_ab(
-        context: dg.AssetExecutionContext, library: LibraryResource
-    ) -> dg.MaterializeResult:
+    def retrieval_ab(context: dg.AssetExecutionContext, library: LibraryResource) -> dg.MaterializeResult:
         evaluations = {}
         for day in context.partition_keys:
             evaluations[day] = evaluate_day(library, date.fromisoformat(day), ab_settings(settings))

@@ -4,7 +4,7 @@ import dagster as dg
 
 from bib_orchestration.assets import OWNERS
 from bib_orchestration.assets.corpus import RefreshConfig
-from bib_orchestration.biblioteca.index.embedders import EMBEDDED_TEXT_VERSION
+from bib_orchestration.biblioteca.index.model_cards import EMBEDDED_TEXT_VERSION
 from bib_orchestration.biblioteca.indexing import refresh_index
 from bib_orchestration.biblioteca.progress import ProgressLog
 from bib_orchestration.resources import LibraryResource

@@ -21,9 +21,7 @@ from bib_orchestration.resources import LibraryResource
         "dagster/table_name": "oraculo_queries",
     },
 )
-def oraculo_queries(
-    context: dg.AssetExecutionContext, library: LibraryResource
-) -> dg.MaterializeResult:
+def oraculo_queries(context: dg.AssetExecutionContext, library: LibraryResource) -> dg.MaterializeResult:
     report = load(library.warehouse, library.settings.query_log)
     library.warehouse.publish()
     for line in report.bad_lines:

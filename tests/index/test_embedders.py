@@ -21,18 +21,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bib_orchestration.biblioteca.index import embedders
+from bib_orchestration.biblioteca.index import embedders, model_cards
 from bib_orchestration.biblioteca.index.embedders import (
-    EmbeddingError,
-    ModelCard,
     SentenceTransformerEmbedder,
-    TextSplitter,
     UseMultilingual,
     clean,
     embed_checked,
+    make_embedder,
+)
+from bib_orchestration.biblioteca.index.long_texts import MOST_TOKENS_PER_CHARACTER, TextSplitter
+from bib_orchestration.biblioteca.index.model_cards import (
+    EmbeddingError,
+    ModelCard,
     fingerprint_of,
     hash_folder,
-    make_embedder,
 )
 from bib_orchestration.biblioteca.settings import ModelSettings
 
@@ -252,7 +254,7 @@ def test_the_fingerprint_depends_on_what_shapes_vectors_and_nothing_else(
     assert len({fingerprint_of(each) for each in (card, *others)}) == 4
     assert fingerprint_of(ModelCard("m", "1", 512, 64)) == fingerprint_of(card)
     before = fingerprint_of(card)
-    monkeypatch.setattr(embedders, "EMBEDDED_TEXT_VERSION", "2")
+    monkeypatch.setattr(model_cards, "EMBEDDED_TEXT_VERSION", "2")
     assert fingerprint_of(card) != before
 
 
@@ -389,7 +391,7 @@ def test_a_long_question_is_split_too(tiny: SentenceTransformerEmbedder) -> None
 def test_a_limit_that_only_the_loaded_model_knows_cuts_nothing(
     models: Path, tiny: SentenceTransformerEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedders, "_max_tokens", lambda folder: None)
+    monkeypatch.setattr(model_cards, "_max_tokens", lambda folder: None)
     blind = SentenceTransformerEmbedder(models / "older")
     assert blind.card.max_tokens is None
     np.testing.assert_allclose(blind.embed_texts([LONG]), tiny.embed_texts([LONG]), atol=1e-6)
@@ -486,7 +488,7 @@ def test_no_character_has_more_tokens_than_is_assumed() -> None:
         for code in range(sys.maxunicode + 1)
         if not 0xD800 <= code < 0xE000
     )
-    assert longest <= embedders._MOST_TOKENS_PER_CHARACTER
+    assert longest <= MOST_TOKENS_PER_CHARACTER
 
 
 def test_a_limit_that_leaves_no_room_is_refused() -> None:
@@ -512,7 +514,8 @@ def test_an_unknown_model_says_at_once_what_would_be_right(tmp_path: Path) -> No
         f"""
         import time
         from pathlib import Path
-        from bib_orchestration.biblioteca.index.embedders import EmbeddingError, make_embedder
+        from bib_orchestration.biblioteca.index.embedders import make_embedder
+        from bib_orchestration.biblioteca.index.model_cards import EmbeddingError
         from bib_orchestration.biblioteca.settings import ModelSettings
         import huggingface_hub
         started = time.perf_counter()

@@ -10,14 +10,17 @@ from bib_orchestration.biblioteca.index.sentence_vectors import Content
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_OCCURRENCE = "content_id, source, path, source_type, app, slug, language"
+# With headings and text: a heading made into a paragraph leaves the embedded text, and so the id, as it was.
+_OCCURRENCE = "content_id, title, heading_path, text_hash, source, path, source_type, app, slug, language"
 # The same rows from either side, so that an index can be compared with the documents themselves.
 _FROM_DOCUMENTS = """
-    SELECT DISTINCT c.content_id, c.source, c.path, d.source_type, d.app, d.slug, d.language
+    SELECT DISTINCT c.content_id, c.title, c.heading_path, c.text_hash,
+        c.source, c.path, d.source_type, d.app, d.slug, d.language
     FROM bib_chunks AS c JOIN bib_docs AS d USING (doc_id)
 """
 _FROM_CONTENTS = """
-    SELECT content_id, unnest(sources) AS source, unnest(paths) AS path, unnest(source_types) AS source_type,
+    SELECT content_id, title, heading_path, text_hash,
+        unnest(sources) AS source, unnest(paths) AS path, unnest(source_types) AS source_type,
         unnest(apps) AS app, unnest(slugs) AS slug, unnest(languages) AS language
     FROM unique_chunks
 """

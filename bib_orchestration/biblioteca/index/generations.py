@@ -7,9 +7,9 @@ The pointer is a table and not a file, because there is no atomic rename on obje
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ TABLE_PREFIX = "chunks__"
 # Vectors that are in no index: of contents embedded by a run that has not ended yet, or whose last
 # occurrence has gone and may come back (an edit undone, a branch switched).
 SPARE_PREFIX = "spare__"
-# Generations kept beside the live one, so that going back to the last model costs nothing.
-KEPT_GENERATIONS = 1
+# Readers hold a version for a second or so after another has taken its place.
+OLD_VERSIONS_KEPT = timedelta(hours=6)
+# A table in more versions than these is compacted.
+MANY_VERSIONS = 40
 
 LIST_COLUMNS = ("sources", "source_types", "apps", "slugs", "paths")
 _REMOTE = re.compile(r"[a-z0-9+]{2,}://")
@@ -36,6 +38,8 @@ class Generation:
     splitter, lexical: versions that its sentences and stems were made by.
     corpus: a hash of the occurrences that it was last brought level with.
     contents: how many it holds.
+    version: the table's when that was done. It is the one that is read: later ones are of a run that has not
+        ended, or was killed. 0: not known.
     """
 
     table: str
@@ -47,6 +51,7 @@ class Generation:
     lexical: str
     corpus: str
     contents: int
+    version: int = 0
 
 
 class IndexStore:
@@ -75,16 +80,27 @@ class IndexStore:
             page = self.db.list_tables(page_token=page.page_token)
 
     def has(self, table: str) -> bool:
-        return table in self.tables()
+        return self.find(table) is not None
 
     def open(self, table: str) -> Any:
         return self.db.open_table(table)
 
+    def find(self, table: str) -> Any | None:
+        """The table; None when there is none.
+
+        What a kill leaves of a table in the making is listed among the names, but is none: it can be made.
+        """
+        try:
+            return self.open(table)
+        except ValueError as error:
+            if "was not found" not in str(error):
+                raise
+            return None
+
     def current(self) -> Generation | None:
         """The live generation; None before the first one."""
-        if not self.has(CURRENT):
-            return None
-        rows = self.open(CURRENT).to_arrow().to_pylist()
+        table = self.find(CURRENT)
+        rows = [] if table is None else table.to_arrow().to_pylist()
         return Generation(**rows[0]) if rows else None
 
     def go_live(self, generation: Generation) -> None:
@@ -92,25 +108,39 @@ class IndexStore:
         import pyarrow as pa
 
         row = pa.Table.from_pylist([asdict(generation)])
-        if self.has(CURRENT):
-            self.open(CURRENT).add(row, mode="overwrite")
-        else:
+        table = self.find(CURRENT)
+        if table is None:
             self.db.create_table(CURRENT, row)
+        else:
+            # Before the write, so that what readers are looking at is the newest version.
+            tidy(table)
+            table.add(row, mode="overwrite")
 
-    def drop_older(self, live: str) -> list[str]:
-        """Drop all generations but the live one and the one written last before it; returns their names."""
-        others = [name for name in self.tables() if name.startswith(TABLE_PREFIX) and name != live]
-        newest_first = sorted(others, key=lambda name: (self._last_write(name), name), reverse=True)
-        dropped = newest_first[KEPT_GENERATIONS:]
+    def drop_all_but(self, kept: Collection[str]) -> list[str]:
+        """Drop all generations but those whose fingerprints are `kept`, and their spare vectors; returns the
+        names of the tables."""
+        dropped = [
+            name
+            for name in self.tables()
+            for prefix in (TABLE_PREFIX, SPARE_PREFIX)
+            if name.startswith(prefix) and name.removeprefix(prefix) not in kept
+        ]
         for name in dropped:
             self.db.drop_table(name)
-            spare = SPARE_PREFIX + name.removeprefix(TABLE_PREFIX)
-            if self.has(spare):
-                self.db.drop_table(spare)
-        return sorted(dropped)
+        return dropped
 
-    def _last_write(self, table: str) -> Any:
-        return max(version["timestamp"] for version in self.open(table).list_versions())
+
+def tidy(table: Any, being_read: int | None = None) -> None:
+    """Compact a table that has come to lie in many pieces, and drop versions that nobody reads any more.
+
+    `being_read` stays, however old it is: readers turn to another version only after it is named live.
+    """
+    versions = table.list_versions()
+    if len(versions) <= MANY_VERSIONS:
+        return
+    made = [version["timestamp"] for version in versions if version["version"] == being_read]
+    age = max((datetime.now() - at for at in made), default=timedelta(0))
+    table.optimize(cleanup_older_than=OLD_VERSIONS_KEPT + age)
 
 
 def rows_schema(dimension: int) -> Any:
