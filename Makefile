@@ -1,5 +1,6 @@
 # make setup   a .venv with everything
 # make demo    index sample/, evaluate, print the summary, leave the UI running (UI=0: without it)
+# make ui      Dagster's UI, for the bib.toml in use
 # make test    lint, format, types, import contracts, tests
 PYTHON ?= python3
 PORT ?= 3000
@@ -10,7 +11,7 @@ export BIB_HOME ?= $(CURDIR)/data
 export DAGSTER_HOME ?= $(BIB_HOME)/dagster
 export DAGSTER_DISABLE_TELEMETRY := 1
 
-.PHONY: setup demo test lint clean
+.PHONY: setup demo ui test lint clean
 
 setup: .venv/installed
 
@@ -28,9 +29,14 @@ demo: setup
 	@$(BIN)/bib eval --day 2026-10-31
 	@$(BIN)/bib status
 ifneq ($(UI),0)
-	@echo; echo "Dagster's UI: http://127.0.0.1:$(PORT) (stop with Ctrl-C)"
-	@$(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
+	@$(MAKE) --no-print-directory ui
 endif
+
+ui: setup
+	@mkdir -p $(DAGSTER_HOME)
+	@test -e $(DAGSTER_HOME)/dagster.yaml || cp bib_orchestration/dagster.yaml $(DAGSTER_HOME)/
+	@echo "Dagster's UI: http://127.0.0.1:$(PORT) (stop with Ctrl-C)"
+	@PYTHONWARNINGS='ignore:Function `dev_command`' $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
 
 test: lint
 	$(BIN)/python -m pytest

@@ -21,7 +21,7 @@ from bib_orchestration.build import build_definitions
 from bib_orchestration.circuits import CORPUS, EVALUATION, ordered_sources
 from bib_orchestration.partitions import day_partitions, range_tags
 
-INSTANCE_SETTINGS = Path(__file__).resolve().parents[1] / "dagster.yaml"
+INSTANCE_SETTINGS = Path(__file__).resolve().parent / "dagster.yaml"
 _REFRESHED = ("documents", "chunks", "chunk_index")
 
 
@@ -102,7 +102,7 @@ def prepare_home(settings: Settings) -> Path:
     """Make sure that Dagster has a home with our settings in it, and that this process uses it."""
     home = Path(os.environ.get("DAGSTER_HOME") or settings.home / "dagster").absolute()
     home.mkdir(parents=True, exist_ok=True)
-    if not (home / INSTANCE_SETTINGS.name).exists() and INSTANCE_SETTINGS.exists():
+    if not (home / INSTANCE_SETTINGS.name).exists():
         shutil.copyfile(INSTANCE_SETTINGS, home / INSTANCE_SETTINGS.name)
     os.environ["DAGSTER_HOME"] = str(home)
     return home
