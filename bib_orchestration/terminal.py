@@ -74,6 +74,8 @@ def index_json(report: IndexingReport) -> dict[str, Any]:
         "chunks": [asdict(chunks) for chunks in report.chunks],
         "removed_sources": list(report.removed_sources),
         "index": asdict(report.index),
+        "queries": asdict(report.queries),
+        "runs_loaded": report.runs_loaded,
         "errors": report.errors,
     }
 
@@ -92,6 +94,10 @@ def show_index(report: IndexingReport) -> None:
         f"{index.deleted} deleted; {index.embedded} embedded ({index.texts} texts given to the model)"
         + (f"; {index.generation} went live" if index.went_live else "")
     )
+    if report.queries.added or report.runs_loaded:
+        _console.print(f"loaded: {report.queries.added} logged questions, {report.runs_loaded} A/B runs")
+    for line in report.queries.bad_lines[:_MOST_PROBLEMS]:
+        _console.print(f"[yellow]left out[/yellow] {escape(line)}")
     for name in report.removed_sources:
         _console.print(f"removed: source {name}, which bib.toml no longer names")
     for source in report.sources:
@@ -176,6 +182,8 @@ def show_search(found: Retrieval, lines: dict[tuple[str, str, str], int]) -> Non
 
 def show_evaluation(evaluation: Evaluation) -> None:
     summary = evaluation.run.summary
+    if not summary["questions"]:
+        _console.print("no questions: `bib log import` adds logged ones, --question takes one\n")
     table = _table("summary", "value>")
     for name, value in summary.items():
         table.add_row(name, NO_DATA if value is None else str(value))
@@ -215,8 +223,8 @@ def show_status(status: dict[str, Any], settings: Settings) -> None:
             str(row["documents"]),
             str(row["chunks"]),
             str(row["tokens"]),
-            _short_time(row["changed_at"]),
-            (row["commit"] or "")[:12],
+            _short_time(row["changed_at"]).replace(" ", "\N{NO-BREAK SPACE}"),
+            (row["commit"] or "")[:10],
             state,
         )
     _console.print(table)

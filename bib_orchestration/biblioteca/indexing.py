@@ -1,7 +1,8 @@
 """Indexing by hand: every step of the path of a document, in order, without Dagster.
 
 The same functions are called by the assets; here they run one after the other. Nothing changed: nothing is
-embedded and nothing is written.
+embedded and nothing is written. Questions and A/B runs that the warehouse lacks are loaded too, so that this
+one command rebuilds a warehouse that was lost.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bib_orchestration.biblioteca.evaluation.runs import load_runs
 from bib_orchestration.biblioteca.index.corpus_contents import corpus_hash
 from bib_orchestration.biblioteca.index.sync import IndexReport, Progress, sync_index
 from bib_orchestration.biblioteca.library import Library
 from bib_orchestration.biblioteca.settings import Source
+from bib_orchestration.biblioteca.warehouse import query_log
 from bib_orchestration.biblioteca.warehouse.corpus_tables import (
     ChunkReport,
     SourceReport,
@@ -20,6 +23,7 @@ from bib_orchestration.biblioteca.warehouse.corpus_tables import (
     refresh_documents,
     remove_unknown_sources,
 )
+from bib_orchestration.biblioteca.warehouse.query_log import LoadReport
 from bib_orchestration.biblioteca.warehouse.sql_models import ModelReport, materialise, table_exists
 
 UNIQUE_CHUNKS = "unique_chunks"
@@ -33,12 +37,16 @@ class IndexingReport:
     chunks: a report a source whose documents were cut.
     removed_sources: those that bib.toml no longer names; their rows are gone.
     index: what bringing the index level did.
+    queries: what was loaded of the query log.
+    runs_loaded: A/B runs that the warehouse lacked.
     """
 
     sources: tuple[SourceReport, ...]
     chunks: tuple[ChunkReport, ...]
     removed_sources: tuple[str, ...]
     index: IndexReport
+    queries: LoadReport
+    runs_loaded: int
 
     @property
     def errors(self) -> list[str]:
@@ -69,8 +77,10 @@ def index_all(
     removed = remove_unknown_sources(library.warehouse, [source.name for source in library.settings.sources])
     refresh_unique_chunks(library)
     index = refresh_index(library, full=full, progress=progress)
+    queries = query_log.load(library.warehouse, library.settings.query_log)
+    runs = load_runs(library.warehouse, library.settings.runs)
     library.warehouse.publish()
-    return IndexingReport(tuple(read), tuple(cut), tuple(removed), index)
+    return IndexingReport(tuple(read), tuple(cut), tuple(removed), index, queries, runs)
 
 
 def refresh_unique_chunks(library: Library) -> ModelReport | None:

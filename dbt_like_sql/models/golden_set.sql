@@ -5,7 +5,10 @@ WITH asked AS (
     SELECT
         query_id,
         ts,
-        regexp_replace(nfc_normalize(question), '^[\s\p{Z}]+|[\s\p{Z}]+$', '', 'g') AS question
+        -- All that Unicode calls white space.
+        regexp_replace(
+            nfc_normalize(question), '^[\x{9}-\x{d}\x{85}\p{Z}]+|[\x{9}-\x{d}\x{85}\p{Z}]+$', '', 'g'
+        ) AS question
     FROM oraculo_queries
     WHERE ts < $day_end AND question IS NOT NULL
 ),
@@ -26,6 +29,7 @@ SELECT
     query_id,
     ts,
     question,
-    sha256(string_agg(question, chr(10) ORDER BY rank) OVER ())[:16] AS golden_hash
+    -- As JSON, or a question of two lines would be as good as two questions.
+    sha256(to_json(list(question ORDER BY rank) OVER ())::VARCHAR)[:16] AS golden_hash
 FROM newest
 ORDER BY rank

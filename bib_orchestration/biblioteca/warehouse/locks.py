@@ -41,7 +41,7 @@ def hold(
     Not re-entrant: taking a lock that this thread already holds is a RuntimeError rather than a wait for
     ever. Raises LockTimeout after `timeout_s` seconds.
     """
-    key = (path.absolute(), threading.get_ident())
+    key = _key(path)
     if key in _held:
         raise RuntimeError(f"{path} is already held by this thread")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,13 +52,16 @@ def hold(
         _sign(descriptor)
         yield
     finally:
-        _held.discard(key)
+        if key in _held:
+            _held.discard(key)
+            # Whoever waits next must not be told of a holder that has gone.
+            os.ftruncate(descriptor, 0)
         os.close(descriptor)
 
 
 def is_held_here(path: Path) -> bool:
     """Whether this thread holds the lock at `path`."""
-    return (path.absolute(), threading.get_ident()) in _held
+    return _key(path) in _held
 
 
 def jittered_pauses(shortest_s: float = _RETRY_S[0], longest_s: float = _RETRY_S[1]) -> Iterator[float]:
@@ -68,6 +71,11 @@ def jittered_pauses(shortest_s: float = _RETRY_S[0], longest_s: float = _RETRY_S
     while True:
         yield pause * random.uniform(0.5, 1.0)
         pause = min(2 * pause, longest_s)
+
+
+def _key(path: Path) -> tuple[Path, int]:
+    # Resolved, or a link to the folder would make a second lock of the same file.
+    return path.resolve(), threading.get_ident()
 
 
 def _acquire(descriptor: int, path: Path, timeout_s: float, on_wait: Callable[[str], None]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import reprlib
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 SUFFIX = ".jsonl"
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = _BRIEF.maxlong = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ def append(folder: Path, query: LoggedQuery) -> Path:
 def to_line(query: LoggedQuery) -> str:
     """The line of the spool for a question, with its line end."""
     row = asdict(query) | {"ts": query.ts.astimezone(UTC).isoformat()}
-    return json.dumps(row, ensure_ascii=False) + "\n"
+    return _without_surrogates(json.dumps(row, ensure_ascii=False)) + "\n"
 
 
 def from_row(row: Any) -> LoggedQuery:
@@ -125,14 +128,18 @@ def load(warehouse: Warehouse, folder: Path) -> LoadReport:
         rows: dict[str, LoggedQuery] = {}
         bad: list[str] = []
         reached: dict[str, int] = {}
-        for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []:
+        for path in sorted(path for path in folder.glob(f"*{SUFFIX}") if path.is_file()):
             done = loaded.get(path.name, 0)
-            if path.stat().st_size == done:
+            try:
+                end = _read_new(path, done, rows, bad)
+            except OSError as error:
+                bad.append(f"{path.name}: {error.strerror}")
                 continue
-            reached[path.name] = _read_lines(path, done, rows, bad)
+            if end != done:
+                reached[path.name] = end
         if not reached:
             with warehouse.read() as connection:
-                return LoadReport(0, _total(connection))
+                return LoadReport(0, _total(connection), bad)
         with warehouse.transaction() as connection:
             added = _insert_new(connection, rows.values())
             _note_files(connection, reached)
@@ -140,28 +147,41 @@ def load(warehouse: Warehouse, folder: Path) -> LoadReport:
     return LoadReport(added, total, bad)
 
 
-def _read_lines(path: Path, start: int, rows: dict[str, LoggedQuery], bad: list[str]) -> int:
+def _read_new(path: Path, start: int, rows: dict[str, LoggedQuery], bad: list[str]) -> int:
     """Read the whole lines of a file from byte `start` on; returns the byte after the last of them.
 
-    A file that has become shorter is another file: it is read from its beginning.
+    A file that has become shorter, or in which no line ends there, is another file: it is read from its
+    beginning.
     """
-    data = path.read_bytes()
-    if start > len(data):
-        start = 0
-    number = data.count(b"\n", 0, start)
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == start:
+            return start
+        if start and (start > size or os.pread(file.fileno(), 1, start - 1) != b"\n"):
+            start = 0
+        file.seek(start)
+        data = file.read()
     # What follows the last line end may still be being written.
-    end = data.rfind(b"\n") + 1
-    for line in data[start:end].split(b"\n")[:-1]:
-        number += 1
+    lines = data.split(b"\n")[:-1]
+    wrong = []
+    for index, line in enumerate(lines):
         if not line.strip():
             continue
         try:
             query = from_row(json.loads(line))
         except (ValueError, RecursionError) as error:
-            bad.append(f"{path.name}:{number}: {error}")
+            wrong.append((index, error))
         else:
             rows.setdefault(query.query_id, query)
-    return end
+    if wrong:
+        first = _lines_before(path, start) + 1
+        bad += [f"{path.name}:{first + index}: {error}" for index, error in wrong]
+    return start + sum(len(line) + 1 for line in lines)
+
+
+def _lines_before(path: Path, end: int) -> int:
+    with path.open("rb") as file:
+        return file.read(end).count(b"\n")
 
 
 def _insert_new(connection: DuckDBPyConnection, queries: Iterable[LoggedQuery]) -> int:
@@ -177,7 +197,8 @@ def _row(query: LoggedQuery) -> dict[str, Any]:
 
 def _note_files(connection: DuckDBPyConnection, reached: dict[str, int]) -> None:
     connection.execute(
-        "DELETE FROM query_log_files WHERE file IN (SELECT unnest($files::VARCHAR[]))", {"files": list(reached)}
+        "DELETE FROM query_log_files WHERE file IN (SELECT unnest($files::VARCHAR[]))",
+        {"files": list(reached)},
     )
     insert_rows(
         connection, "query_log_files", [{"file": name, "bytes": size} for name, size in reached.items()]
@@ -207,10 +228,15 @@ def _text(row: dict[str, Any], key: str, *, required: bool = False) -> str | Non
     value = row.get(key)
     if value is None and not required:
         return None
-    if not isinstance(value, str) or (required and not value):
-        raise BadQuery(f"{key} is {value!r:.60}; a text is right")
-    # A lone surrogate ("\\ud83d" in JSON) is no text that a database can hold.
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "")
+    text = _without_surrogates(value).replace("\0", "") if isinstance(value, str) else None
+    if text is None or (required and not text):
+        raise BadQuery(f"{key} is {_shown(value)}; a text is right")
+    return text
+
+
+def _without_surrogates(text: str) -> str:
+    # A lone surrogate ("\\ud83d" in JSON) is no text that a file or a database can hold.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _time(value: Any) -> datetime:
@@ -234,8 +260,11 @@ def _number(row: dict[str, Any], key: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadQuery(f"{key} is {value!r:.60}; a number is right")
-    return float(value)
+        raise BadQuery(f"{key} is {_shown(value)}; a number is right")
+    try:
+        return float(value)
+    except OverflowError:
+        raise BadQuery(f"{key} is {_shown(value)}; a smaller number is right") from None
 
 
 def _integer(row: dict[str, Any], key: str) -> int | None:
@@ -243,19 +272,24 @@ def _integer(row: dict[str, Any], key: str) -> int | None:
     if value is None:
         return None
     if value != value or not -(2**63) <= value < 2**63 or value != int(value):
-        raise BadQuery(f"{key} is {value!r:.60}; a whole number is right")
+        raise BadQuery(f"{key} is {_shown(value)}; a whole number is right")
     return int(value)
 
 
 def _texts(row: dict[str, Any], key: str) -> list[str]:
-    value = row.get(key) or []
+    value = [] if row.get(key) is None else row[key]
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadQuery(f"{key} is {value!r:.60}; a list of texts is right")
+        raise BadQuery(f"{key} is {_shown(value)}; a list of texts is right")
     return [_text({key: item}, key) or "" for item in value]
 
 
 def _truth(row: dict[str, Any], key: str) -> bool | None:
     value = row.get(key)
     if value is not None and not isinstance(value, bool):
-        raise BadQuery(f"{key} is {value!r:.60}; true or false is right")
+        raise BadQuery(f"{key} is {_shown(value)}; true or false is right")
     return value
+
+
+def _shown(value: Any) -> str:
+    """A value as an error shows it: whatever its size and depth, briefly."""
+    return _BRIEF.repr(value)

@@ -19,14 +19,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from bib_orchestration.biblioteca.warehouse.connection import Warehouse
+from bib_orchestration.biblioteca.warehouse.connection import Warehouse, parse
+from bib_orchestration.biblioteca.warehouse.schema import TABLES
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
+    from duckdb import DuckDBPyConnection, Statement
+    from sqlglot import exp
 
 _PARTITIONS = re.compile(r"--\s*partitions:\s*(\S+)\s*$")
-_PARAMETER = re.compile(r"\$(\w+)")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+# No model can be called so.
+_NEW_ROWS = "_new_rows"
+_TERMINAL_COLOURS = re.compile(r"\x1b\[\d*m")
 
 
 class ModelError(RuntimeError):
@@ -44,7 +48,7 @@ class SqlModel:
     @cached_property
     def _head(self) -> list[str]:
         head = []
-        for line in self.sql.splitlines():
+        for line in self.sql.split("\n"):
             if line.strip() and not line.lstrip().startswith("--"):
                 break
             head.append(line.strip())
@@ -71,31 +75,76 @@ class SqlModel:
 
     @cached_property
     def parameters(self) -> frozenset[str]:
-        """Names of the `$parameters` in the query, comments aside."""
-        bare = "\n".join(line.split("--")[0] for line in self.sql.splitlines())
-        return frozenset(_PARAMETER.findall(bare))
+        """Names of the `$parameters` in the query, as DuckDB reads it. Raises ModelError."""
+        return frozenset(self._statement.named_parameters)
 
     @cached_property
     def tables(self) -> frozenset[str]:
-        """Names of the tables that the query reads."""
+        """Names of the tables that the query reads, in lower case. Raises ModelError."""
         import sqlglot
         from sqlglot import exp
 
         try:
-            tree = sqlglot.parse_one(self.sql, dialect="duckdb")
-        except sqlglot.errors.ParseError as error:
+            tree = sqlglot.parse_one(self._statement.query, dialect="duckdb")
+        except sqlglot.errors.SqlglotError as error:
+            # DuckDB has read it.
+            said = _TERMINAL_COLOURS.sub("", str(error))
+            raise ModelError(f"{self.path}: its tables cannot be told: {said}") from None
+        read = [table for table in tree.find_all(exp.Table) if table.name]
+        return frozenset(table.name.lower() for table in read if not _is_cte(table))
+
+    @cached_property
+    def _statement(self) -> Statement:
+        import duckdb
+
+        try:
+            statements = parse(self.sql)
+        except duckdb.Error as error:
             raise ModelError(f"{self.path}: {error}") from None
-        own = {table.alias_or_name for table in tree.find_all(exp.CTE)}
-        return frozenset(table.name for table in tree.find_all(exp.Table) if table.name) - own
+        # A second one would be run too, and it could be anything.
+        if len(statements) != 1:
+            raise ModelError(f"{self.path}: {len(statements)} statements; one SELECT is right")
+        return statements[0]
+
+
+def _is_cte(table: exp.Table) -> bool:
+    """Whether a table's name is that of a CTE where it stands.
+
+    A CTE sees those before it, and itself only when it is recursive: `WITH orders AS (FROM orders) …` reads
+    the table `orders`.
+    """
+    from sqlglot import exp
+
+    cte: Any = None
+    node: Any = table
+    while node is not None and not table.db:
+        if isinstance(node, exp.CTE):
+            cte = node
+        if with_ := node.args.get("with_"):
+            visible = list(with_.expressions)
+            if cte is not None and cte.parent is with_:
+                visible = visible[: cte.index + bool(with_.args.get("recursive"))]
+            if any(seen.alias.lower() == table.name.lower() for seen in visible):
+                return True
+        node = node.parent
+    return False
 
 
 def read_models(folder: Path) -> dict[str, SqlModel]:
-    """The models of a folder (`*.sql`), by name, in the order of their names."""
+    """The models of a folder (`*.sql`), by name, in the order of their names. Raises ModelError."""
     models = {}
     for path in sorted(folder.glob("*.sql")):
         if not _NAME.fullmatch(path.stem):
-            raise ModelError(f"{path}: the file's name is the table's; use lower-case letters, digits and '_'")
-        models[path.stem] = SqlModel(path.stem, path.read_text(encoding="utf-8"), path)
+            raise ModelError(
+                f"{path}: the file's name is the table's; use lower-case letters, digits and '_'"
+            )
+        if path.stem in TABLES:
+            raise ModelError(f"{path}: {path.stem} is a table that is no model's; give the file another name")
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ModelError(f"{path}: {error}; UTF-8 is right") from None
+        models[path.stem] = SqlModel(path.stem, text, path)
     return models
 
 
@@ -122,13 +171,12 @@ def materialise(
         with warehouse.read() as connection:
             exists = table_exists(connection, model.name)
         with warehouse.transaction() as connection:
-            _build(connection, model, bound)
-            rows = connection.sql("SELECT count(*) FROM new_rows").fetchall()[0][0]
-            scope = f"{model.name} WHERE day = DATE '{day}'" if day else model.name
-            wrote = not exists or _differ(connection, scope)
+            _build(connection, model, bound, day)
+            rows = connection.sql(f"SELECT count(*) FROM {_NEW_ROWS}").fetchall()[0][0]
+            wrote = not exists or _differ(connection, model.name, day)
             if wrote:
                 _replace(connection, model.name, exists, day)
-            connection.execute("DROP TABLE temp.new_rows")
+            connection.execute(f"DROP TABLE temp.{_NEW_ROWS}")
     return ModelReport(model.name, rows, wrote)
 
 
@@ -143,8 +191,8 @@ def query(
     """The rows that a model would have, without writing them. Raises ModelError."""
     bound = _bound(model, day, timezone, values)
     with warehouse.read() as connection:
-        _build(connection, model, bound)
-        relation = connection.sql("FROM new_rows")
+        _build(connection, model, bound, day)
+        relation = connection.sql(f"FROM {_NEW_ROWS}")
         return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
@@ -171,14 +219,30 @@ def _bound(
     return {name: bound[name] for name in model.parameters}
 
 
-def _build(connection: DuckDBPyConnection, model: SqlModel, values: Mapping[str, Any]) -> None:
+def _build(
+    connection: DuckDBPyConnection, model: SqlModel, values: Mapping[str, Any], day: date | None
+) -> None:
+    """Put the rows that a model has now into a temporary table."""
     import duckdb
 
-    select = model.sql.strip().removesuffix(";")
     try:
-        connection.execute(f"CREATE TEMP TABLE new_rows AS\n{select}", dict(values) or None)
+        # On one line with the query's first, so that the lines that DuckDB names are the file's.
+        connection.execute(f"CREATE TEMP TABLE {_NEW_ROWS} AS {model.sql}", dict(values) or None)
+        if day is not None:
+            _require_day(connection, model, day)
     except duckdb.Error as error:
         raise ModelError(f"{model.path}: {error}") from None
+
+
+def _require_day(connection: DuckDBPyConnection, model: SqlModel, day: date) -> None:
+    """Rows of another day would be added again by each run."""
+    if _columns(connection, _NEW_ROWS).get("day") != "DATE":
+        raise ModelError(f"{model.path}: a model by day has a column `day`, a DATE")
+    others = connection.execute(
+        f"SELECT DISTINCT day FROM {_NEW_ROWS} WHERE day IS DISTINCT FROM $day LIMIT 1", {"day": day}
+    ).fetchall()
+    if others:
+        raise ModelError(f"{model.path}: run for {day} it has rows of {others[0][0]}; only $day is right")
 
 
 def table_exists(connection: DuckDBPyConnection, table: str) -> bool:
@@ -191,21 +255,39 @@ def table_exists(connection: DuckDBPyConnection, table: str) -> bool:
     )
 
 
-def _differ(connection: DuckDBPyConnection, scope: str) -> bool:
+def _differ(connection: DuckDBPyConnection, table: str, day: date | None) -> bool:
     """Whether the new rows are not those that the table (or its day) holds, columns included."""
-    table = scope.split()[0]
-    if connection.sql("DESCRIBE new_rows").fetchall() != connection.sql(f"DESCRIBE {table}").fetchall():
+    if list(_columns(connection, _NEW_ROWS).items()) != list(_columns(connection, table).items()):
         return True
+    scope = f'"{table}"' + (f" WHERE day = DATE '{day}'" if day else "")
     return bool(
         connection.sql(
-            f"(FROM new_rows EXCEPT ALL FROM {scope}) UNION ALL (FROM {scope} EXCEPT ALL FROM new_rows) LIMIT 1"
+            f"(FROM {_NEW_ROWS} EXCEPT ALL FROM {scope}) UNION ALL (FROM {scope} EXCEPT ALL FROM {_NEW_ROWS})"
+            " LIMIT 1"
         ).fetchall()
     )
 
 
 def _replace(connection: DuckDBPyConnection, table: str, exists: bool, day: date | None) -> None:
     if day is None or not exists:
-        connection.execute(f"CREATE OR REPLACE TABLE {table} AS FROM new_rows")
+        connection.execute(f'CREATE OR REPLACE TABLE "{table}" AS FROM {_NEW_ROWS}')
         return
-    connection.execute(f"DELETE FROM {table} WHERE day = $day", {"day": day})
-    connection.execute(f"INSERT INTO {table} BY NAME FROM new_rows")
+    present, wanted = _columns(connection, table), _columns(connection, _NEW_ROWS)
+    if list(present.items()) != list(wanted.items()):
+        # Days that are not run again keep what the model's new columns can hold of them.
+        listed = ", ".join(
+            f"{f'TRY_CAST({_name(name)} AS {kind})' if name in present else f'NULL::{kind}'} AS {_name(name)}"
+            for name, kind in wanted.items()
+        )
+        connection.execute(f'CREATE OR REPLACE TABLE "{table}" AS SELECT {listed} FROM "{table}"')
+    connection.execute(f'DELETE FROM "{table}" WHERE day = $day', {"day": day})
+    connection.execute(f'INSERT INTO "{table}" BY NAME FROM {_NEW_ROWS}')
+
+
+def _columns(connection: DuckDBPyConnection, table: str) -> dict[str, str]:
+    """Columns of a table and their types, in order."""
+    return {row[0]: row[1] for row in connection.sql(f'DESCRIBE "{table}"').fetchall()}
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
