@@ -50,12 +50,9 @@ def read(table: Any) -> dict[str, StoredRow]:
     """All rows by content id, in the order of their ids."""
     columns = ["content_id", *_COMPARED, *LIST_COLUMNS]
     data = table.search().select(columns).to_arrow().sort_by("content_id").to_pydict()
-    compared = zip(*(data[name] for name in _COMPARED), strict=True)
-    lists = zip(*(map(tuple, data[name]) for name in LIST_COLUMNS), strict=True)
-    return {
-        key: StoredRow(*values, occurrences)
-        for key, values, occurrences in zip(data["content_id"], compared, lists, strict=True)
-    }
+    occurrences = zip(*(map(tuple, data[name]) for name in LIST_COLUMNS), strict=True)
+    rows = zip(*(data[name] for name in _COMPARED), occurrences, strict=True)
+    return {key: StoredRow(*row) for key, row in zip(data["content_id"], rows, strict=True)}
 
 
 def differs(stored: StoredRow, wanted: WantedRow) -> bool:
@@ -85,9 +82,13 @@ def verify(table: Any, wanted: Mapping[str, WantedRow], dimension: int) -> tuple
             key = stored["content_id"]
             if embedded is None:
                 broken.add(key)
-            elif key in wanted and any(stored[name] != value for name, value in _text_columns(wanted[key], embedded.spans).items()):
-                outdated.add(key)
-    return broken, outdated
+            elif key in wanted:
+                if stored["splitter"] == SPLITTER_VERSION and not fits(embedded, wanted[key]):
+                    broken.add(key)
+                right = _text_columns(wanted[key], embedded.spans)
+                if any(stored[name] != value for name, value in right.items()):
+                    outdated.add(key)
+    return broken, outdated - broken
 
 
 def row(wanted: WantedRow, embedded: Embedded) -> dict[str, Any]:
@@ -148,10 +149,12 @@ def _decoded(batch: Any, dimension: int) -> Iterator[tuple[dict[str, Any], Embed
     """Each row of a batch, without its vectors, and these; None when they cannot be right: not finite, not of
     length 1, or not one a sentence."""
     vectors = np.zeros((len(batch), dimension), np.float32)
-    vectors[np.asarray(batch["vector"].is_valid())] = np.asarray(batch["vector"].flatten()).reshape(-1, dimension)
+    vectors[np.asarray(batch["vector"].is_valid())] = np.asarray(batch["vector"].flatten()).reshape(
+        -1, dimension
+    )
     unit = _are_unit(vectors, UNIT_TOLERANCE)
     for row, vector, sound in zip(batch.drop_columns(["vector"]).to_pylist(), vectors, unit, strict=True):
-        starts, ends, stored = (row.pop(name) for name in _VECTOR_COLUMNS[1:])
+        starts, ends, stored = (row.pop(name) or b"" for name in _VECTOR_COLUMNS[1:])
         sound = sound and len(stored) == len(starts) * dimension * 2 and len(starts) == len(ends)
         sentences = np.frombuffer(stored, "<f2").reshape(-1, dimension) if sound else None
         if sentences is None or not _are_unit(sentences, _HALF_TOLERANCE).all():

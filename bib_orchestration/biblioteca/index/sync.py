@@ -9,10 +9,10 @@ that is not live yet is filled batch by batch, and goes live when it is whole.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from bib_orchestration.biblioteca.index.generations import (
     IndexStore,
     in_list,
     spare_schema,
+    tidy,
 )
 from bib_orchestration.biblioteca.index.sentence_vectors import Embedded, embed_contents, embed_sentences
 from bib_orchestration.biblioteca.retrieval.lexical import LEXICAL_VERSION
@@ -43,9 +44,6 @@ log = logging.getLogger(__name__)
 # Contents embedded between two writes: what a kill can lose.
 BATCH = 256
 SPARE_KEPT = timedelta(days=30)
-# Readers hold a version for a second or so; older ones than this nobody reads.
-OLD_VERSIONS_KEPT = timedelta(hours=6)
-_MANY_FRAGMENTS = 40
 
 Progress = Callable[[int, int], None]
 
@@ -60,7 +58,7 @@ class IndexReport:
 
     generation: the table that is live now; "" when there is nothing to index yet.
     contents: rows that it has.
-    added, updated, deleted: rows written in this run; updated ones got other occurrences, sentences or stems.
+    added, updated, deleted: rows written in this run; updated ones kept their vector and got something else.
     embedded: contents whose vectors were made in this run; the other added ones had spare vectors.
     texts: texts given to the model, sentences included.
     went_live: whether this run switched generations.
@@ -99,11 +97,11 @@ def sync_index(
     Raises EmbeddingError and whatever the model raises; the live generation then is as it was.
     """
     with locks.hold(lock_folder / "index.lock", timeout_s=lock_timeout_s, on_wait=on_wait):
+        # First, since its first call imports LanceDB, and nobody else has the warehouse meanwhile.
+        live = store.current()
         with warehouse.read() as connection:
-            corpus = corpus_hash(connection, of_documents=False)
-            live = store.current()
-            target = _generation(embedder, corpus)
-            if live is not None and not full and live == replace(target, contents=live.contents):
+            target = _generation(embedder, corpus_hash(connection, of_documents=False))
+            if live is not None and not full and _is_level(store, live, target):
                 return IndexReport(live.table, live.contents)
             wanted = wanted_rows(connection)
             if not wanted and live and live.contents and not has_documents(connection):
@@ -132,6 +130,15 @@ def _generation(embedder: Embedder, corpus: str) -> Generation:
     )
 
 
+def _is_level(store: IndexStore, live: Generation, target: Generation) -> bool:
+    """Whether nothing has changed. A run killed between its merge and its end leaves a later version, which
+    need not be of the corpus that the live one was brought level with."""
+    if live != replace(target, contents=live.contents, version=live.version):
+        return False
+    table = store.find(live.table)
+    return table is not None and table.version == live.version
+
+
 class _Sync:
     """One run: what is stored, what is wanted, and the writes from the one to the other."""
 
@@ -151,43 +158,53 @@ class _Sync:
         self.live = live
         self.wanted = wanted
         self.progress = progress
-        self.is_live = live is not None and live.table == target.table
-        if not store.has(target.table):
-            self.table = stored_rows.create(store, target.table, target.dimension)
-        else:
-            self.table = store.open(target.table)
-        self.stored = stored_rows.read(self.table)
-        self.broken = stored_rows.broken(self.table, target.dimension) if full else set()
+        table = store.find(target.table)
+        self.is_live = live is not None and live.table == target.table and table is not None
+        if table is None:
+            table = stored_rows.create(store, target.table, target.dimension)
+        self.table = table
+        self.stored = stored_rows.read(table)
+        self.broken, self.wrong = (
+            stored_rows.verify(table, wanted, target.dimension) if full else (set(), set())
+        )
         self.embedded = 0
         self.texts = 0
 
     def run(self) -> IndexReport:
-        new = [key for key in self.wanted if key not in self.stored or key in self.broken]
         gone = [key for key in self.stored if key not in self.wanted]
         outdated = [
             key
             for key, row in self.wanted.items()
-            if key in self.stored and key not in self.broken and stored_rows.differs(self.stored[key], row)
+            if key in self.stored
+            and key not in self.broken
+            and (key in self.wrong or stored_rows.differs(self.stored[key], row))
         ]
-        spare = self._spare(new)
-        rows = [self._row(key, embedded) for key, embedded in spare.items()]
-        for keys, batch in self._embed([key for key in new if key not in spare]):
-            fresh = [self._row(key, embedded) for key, embedded in zip(keys, batch, strict=True)]
+        kept = stored_rows.fetch(self.table, outdated, self.target.dimension)
+        self.broken.update(key for key in outdated if key not in kept)
+        new = [key for key in self.wanted if key not in self.stored or key in self.broken]
+        stale = [key for key in kept if self._sentences_are_stale(key)]
+        spare = self._spare([*new, *stale])
+        ready = {key: kept[key] for key in kept if not self._sentences_are_stale(key)} | spare
+        rows = [self._row(key, embedded) for key, embedded in ready.items()]
+        for batch in chain(
+            self._embed([key for key in new if key not in spare]),
+            self._split({key: kept[key] for key in stale if key not in spare}),
+        ):
+            made = [self._row(key, embedded) for key, embedded in batch.items()]
             if self.is_live:
-                self._keep_spare(keys, batch)
-                rows += fresh
+                self._keep_spare(batch)
+                rows += made
             else:
-                stored_rows.merge(self.table, fresh, [], self.target.dimension)
-        rows += self._outdated_rows(outdated)
+                stored_rows.merge(self.table, made, [], self.target.dimension)
         self._save_vectors(gone)
         stored_rows.merge(self.table, rows, gone, self.target.dimension)
-        self._forget_spare([*new])
+        self._forget_spare([*new, *stale])
         went_live = self._go_live(bool(new or gone or outdated))
         return IndexReport(
             self.target.table,
             len(self.wanted),
             added=len(new),
-            updated=len(outdated),
+            updated=len(kept),
             deleted=len(gone),
             embedded=self.embedded,
             texts=self.texts,
@@ -197,30 +214,29 @@ class _Sync:
     def _row(self, key: str, embedded: Embedded) -> dict[str, Any]:
         return stored_rows.row(self.wanted[key], embedded)
 
-    def _embed(self, keys: Sequence[str]) -> Iterator[tuple[list[str], list[Embedded]]]:
-        pending = iter(keys)
+    def _embed(self, keys: Sequence[str]) -> Iterator[dict[str, Embedded]]:
+        """Batches of contents with all their vectors made."""
         self.progress(0, len(keys))
-        while batch := list(islice(pending, BATCH)):
+        for batch in _batches(keys):
             embedded, texts = embed_contents(self.embedder, [self.wanted[key].content for key in batch])
             self.embedded += len(batch)
             self.texts += texts
-            yield batch, embedded
+            yield dict(zip(batch, embedded, strict=True))
             self.progress(self.embedded, len(keys))
 
-    def _outdated_rows(self, keys: Sequence[str]) -> list[dict[str, Any]]:
-        """Rows with their vectors kept: other occurrences, stems anew, and sentences if they were split by
-        another version."""
-        stale = [key for key in keys if self.stored[key].splitter != SPLITTER_VERSION]
-        split, texts = embed_sentences(self.embedder, [self.wanted[key].content.text for key in stale])
-        self.texts += texts
-        sentences = dict(zip(stale, split, strict=True))
-        rows = []
-        for key, embedded in stored_rows.fetch(self.table, keys, self.target.dimension).items():
-            if key in sentences:
-                spans, vectors = sentences[key]
-                embedded = replace(embedded, spans=spans, sentence_vectors=vectors)
-            rows.append(self._row(key, embedded))
-        return rows
+    def _split(self, kept: Mapping[str, Embedded]) -> Iterator[dict[str, Embedded]]:
+        """Batches of contents with their vector kept and their sentences made anew."""
+        for batch in _batches(list(kept)):
+            split, texts = embed_sentences(self.embedder, [self.wanted[key].content.text for key in batch])
+            self.texts += texts
+            yield {
+                key: replace(kept[key], spans=spans, sentence_vectors=vectors)
+                for key, (spans, vectors) in zip(batch, split, strict=True)
+            }
+
+    def _sentences_are_stale(self, key: str) -> bool:
+        stored = self.stored[key]
+        return stored.splitter != SPLITTER_VERSION or stored.text_hash != self.wanted[key].text_hash
 
     # --- spare vectors
 
@@ -230,52 +246,63 @@ class _Sync:
 
     def _spare(self, keys: Sequence[str]) -> dict[str, Embedded]:
         """Those of `keys` that have spare vectors, split by the present version."""
-        if not keys or not self.store.has(self._spare_name):
+        table = self.store.find(self._spare_name) if keys else None
+        if table is None:
             return {}
-        table = self.store.open(self._spare_name)
-        wanted = [key for key in keys if key not in self.broken]
-        return stored_rows.fetch(table, wanted, self.target.dimension, splitter=SPLITTER_VERSION)
+        found = stored_rows.fetch(table, keys, self.target.dimension, splitter=SPLITTER_VERSION)
+        # The embedded text is as it was, but what is heading and what is text in it may not be.
+        return {key: spare for key, spare in found.items() if stored_rows.fits(spare, self.wanted[key])}
 
-    def _keep_spare(self, keys: Sequence[str], embedded: Sequence[Embedded]) -> None:
+    def _keep_spare(self, embedded: Mapping[str, Embedded]) -> None:
         import pyarrow as pa
 
         since = datetime.now(UTC)
         rows = [
             {**stored_rows.vector_columns(vectors), "content_id": key, "since": since}
-            for key, vectors in zip(keys, embedded, strict=True)
+            for key, vectors in embedded.items()
         ]
         data = pa.Table.from_pylist(rows, schema=spare_schema(self.target.dimension))
-        if self.store.has(self._spare_name):
-            self.store.open(self._spare_name).add(data)
-        else:
+        table = self.store.find(self._spare_name)
+        if table is None:
             self.store.db.create_table(self._spare_name, data)
+        else:
+            table.add(data)
 
     def _save_vectors(self, gone: Sequence[str]) -> None:
         """Contents may come back: an edit undone, a branch switched."""
-        sound = [key for key in gone if key not in self.broken and self.stored[key].splitter == SPLITTER_VERSION]
-        if sound:
-            vectors = stored_rows.fetch(self.table, sound, self.target.dimension)
-            self._keep_spare(list(vectors), list(vectors.values()))
+        sound = [
+            key for key in gone if key not in self.broken and self.stored[key].splitter == SPLITTER_VERSION
+        ]
+        if vectors := stored_rows.fetch(self.table, sound, self.target.dimension):
+            self._keep_spare(vectors)
 
     def _forget_spare(self, keys: Sequence[str]) -> None:
-        if not keys or not self.store.has(self._spare_name):
+        table = self.store.find(self._spare_name) if keys else None
+        if table is None:
             return
-        table = self.store.open(self._spare_name)
         limit = datetime.now(UTC) - SPARE_KEPT
-        table.delete(
-            f"{in_list('content_id', keys)} OR since < timestamp '{limit:%Y-%m-%d %H:%M:%S}'"
-        )
-        stored_rows.tidy(table, _MANY_FRAGMENTS, OLD_VERSIONS_KEPT)
+        table.delete(f"{in_list('content_id', keys)} OR since < timestamp '{limit:%Y-%m-%d %H:%M:%S}'")
+        tidy(table)
 
     # --- the end
 
     def _go_live(self, wrote: bool) -> bool:
         if wrote:
-            stored_rows.tidy(self.table, _MANY_FRAGMENTS, OLD_VERSIONS_KEPT)
-        generation = replace(self.target, contents=len(self.wanted))
-        if generation != self.live:
+            tidy(self.table, being_read=self.live.version if self.live and self.is_live else None)
+        generation = replace(self.target, contents=len(self.wanted), version=self.table.version)
+        if generation != self.live or not self.is_live:
             self.store.go_live(generation)
         if not self.is_live:
-            dropped = self.store.drop_older(self.target.table)
-            log.info("%s is live; dropped: %s", self.target.table, ", ".join(dropped) or "none")
+            self._drop_older()
         return not self.is_live
+
+    def _drop_older(self) -> None:
+        """The last live generation stays, so that going back to its model costs nothing."""
+        if self.live is None or self.live.fingerprint == self.target.fingerprint:
+            return
+        dropped = self.store.drop_all_but({self.target.fingerprint, self.live.fingerprint})
+        log.info("%s is live; dropped: %s", self.target.table, ", ".join(dropped) or "none")
+
+
+def _batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (keys[start : start + BATCH] for start in range(0, len(keys), BATCH))

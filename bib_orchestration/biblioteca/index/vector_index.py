@@ -23,6 +23,7 @@ from bib_orchestration.biblioteca.retrieval.lexical import Bm25
 
 # How long a reader may go without asking whether another generation is live.
 POLL_S = 1.0
+_TRIES = 3
 _SCALARS = ("content_id", "text_hash", "title", "heading_path", "language")
 
 
@@ -40,7 +41,7 @@ class StoredText:
 
 
 class Snapshot:
-    """A generation at one version: rows in the order of their content ids.
+    """A generation at the version that is live: rows in the order of their content ids.
 
     generation: what `current` says of it.
     vectors: float32, shape (rows, dimension), of length 1.
@@ -49,14 +50,18 @@ class Snapshot:
 
     def __init__(self, generation: Generation, table: Any) -> None:
         self.generation = generation
-        self.version = table.version
-        # Pinned, so that row ids stay those of this version whatever is written meanwhile.
+        # Pinned, so that row ids stay those of this version whatever is written meanwhile. Another program's
+        # tidying may have dropped it; the newest one then has the same rows or better.
+        present = {version["version"] for version in table.list_versions()}
+        self.version = generation.version if generation.version in present else max(present)
         table.checkout(self.version)
         self._table = table
         names = [*_SCALARS, *LIST_COLUMNS, "vector"]
         data = table.search().select(names).with_row_id(True).to_arrow().sort_by("content_id")
         self.vectors: NDArray[np.float32] = np.ascontiguousarray(
-            np.asarray(data["vector"].combine_chunks().flatten(), np.float32).reshape(-1, generation.dimension)
+            np.asarray(data["vector"].combine_chunks().flatten(), np.float32).reshape(
+                -1, generation.dimension
+            )
         )
         self._row_ids = data["_rowid"].to_pylist()
         self.columns: dict[str, list[Any]] = data.drop_columns(["vector", "_rowid"]).to_pydict()
@@ -101,9 +106,7 @@ class VectorIndex:
         self._poll_s = poll_s
         self._lock = threading.Lock()
         self._snapshot: Snapshot | None = None
-        self._current: Any = None
-        self._table: Any = None
-        self._seen: tuple[int, int] | None = None
+        self._seen: dict[str, Any] | None = None
         self._looked_at = float("-inf")
 
     def snapshot(self) -> Snapshot:
@@ -116,20 +119,26 @@ class VectorIndex:
             return self._snapshot
 
     def _look(self) -> None:
-        if self._current is None:
-            if not self._store.has(CURRENT):
+        missing = ""
+        for _ in range(_TRIES):
+            current = self._store.find(CURRENT)
+            if current is None:
                 raise NoIndex(f"nothing is indexed yet in {self._store.address}; run `bib index` first")
-            self._current = self._store.open(CURRENT)
-        if self._seen is not None and self._seen == (self._current.version, self._table.version):
-            return
-        generation = self._store.current()
-        if generation is None:
-            raise NoIndex(f"no generation is live in {self._store.address}; run `bib index`")
-        self._table = self._store.open(generation.table)
-        seen = (self._current.version, self._table.version)
-        if self._snapshot is None or self._seen is None or self._snapshot.generation != generation:
-            self._snapshot = Snapshot(generation, self._store.open(generation.table))
-        self._seen = seen
+            # With its time, by which an index that was made anew differs from the old one.
+            newest = current.list_versions()[-1]
+            if newest == self._seen:
+                return
+            generation = self._store.current()
+            if generation is None:
+                raise NoIndex(f"no generation is live in {self._store.address}; run `bib index`")
+            table = self._store.find(generation.table)
+            if table is not None:
+                self._snapshot = Snapshot(generation, table)
+                self._seen = newest
+                return
+            # Dropped since `current` was read, which then names another by now.
+            missing = generation.table
+        raise NoIndex(f"{missing} is live in {self._store.address}, but is not there; run `bib index`")
 
 
 @cache

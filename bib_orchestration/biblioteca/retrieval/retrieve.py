@@ -51,7 +51,7 @@ def retrieve(
 
     `index` is the live index of this project's bib.toml unless given. Fewer chunks come back only when the
     index has fewer that pass the filters. Raises ValueError for a `top_k` below 1 and for a vector that is
-    not of the index's dimension.
+    not of the index's dimension, or not of finite numbers.
     """
     if index is None:
         index = live_index(load_settings(missing_sources="keep").index_address).snapshot()
@@ -66,8 +66,10 @@ def search(
 ) -> list[RetrievedChunk]:
     """The `top_k` chunks for a question, whole."""
     _check(question, top_k, index)
-    rows = _matching_rows(index, filters)
     cosines = _rounded(index.vectors @ question.vector)
+    rows = _matching_rows(index, filters)
+    # NaN, of a row whose vector went bad on disk, has no place in an order.
+    rows = rows[np.isfinite(cosines[rows])]
     scores = cosines
     if options.ranking == "hybrid" and len(rows):
         rows, scores = _hybrid(question, top_k, rows, cosines, index)
@@ -87,6 +89,8 @@ def _check(question: Question, top_k: int, index: Snapshot) -> None:
             f"the question's vector has shape {question.vector.shape}; the index was made by "
             f"{index.generation.model} and takes ({dimension},)"
         )
+    if not np.isfinite(question.vector).all():
+        raise ValueError("the question's vector has NaN or infinity in it; numbers are needed")
 
 
 def _rounded(scores: NDArray[np.floating]) -> Scores:
@@ -105,9 +109,7 @@ def _matching_rows(index: Snapshot, filters: Filters) -> NDArray[np.int64]:
 def _matching(index: Snapshot, row: int, filters: Filters) -> Iterator[int]:
     """The places of a row's occurrences that pass the filters, in order."""
     columns = index.columns
-    occurrences = zip(
-        columns["source_types"][row], columns["apps"][row], columns["slugs"][row], strict=True
-    )
+    occurrences = zip(columns["source_types"][row], columns["apps"][row], columns["slugs"][row], strict=True)
     for place, (source_type, app, slug) in enumerate(occurrences):
         if (
             filters.source_type in (None, source_type)

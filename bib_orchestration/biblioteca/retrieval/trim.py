@@ -31,9 +31,12 @@ def trim_chunks(
     """The chunks with their content trimmed; ids, scores and sources stay.
 
     Sentence vectors come with the chunks. Those of chunks that have none are made by `embed`, in one batch;
-    ValueError when one is needed and none is given.
+    ValueError when one is needed and none is given, and for a chunk that is trimmed already: the rest of it
+    is gone.
     """
-    complete = _with_sentences(chunks, embed)
+    if cut := [chunk.content_id for chunk in chunks if chunk.trimmed]:
+        raise ValueError(f"already trimmed, and only whole chunks can be: {', '.join(cut)}")
+    complete = _with_sentences(chunks, embed, len(question.vector))
     return [_trimmed(chunk, _cosines(question, chunk), options) for chunk in complete]
 
 
@@ -100,6 +103,8 @@ def _trimmed(
         window=options.trim_window,
         min_sentences=options.trim_min_sentences,
     )
+    if len(kept) == len(chunk.spans):
+        return replace(chunk, kept=((0, len(chunk.text)),), trimmed=True)
     return replace(
         chunk, text=text_of(chunk.text, chunk.spans, kept), kept=tuple(runs(chunk.spans, kept)), trimmed=True
     )
@@ -111,7 +116,9 @@ def _cosines(question: Question, chunk: RetrievedChunk) -> NDArray[np.float32]:
     return cosines
 
 
-def _with_sentences(chunks: Sequence[RetrievedChunk], embed: Embed | None) -> list[RetrievedChunk]:
+def _with_sentences(
+    chunks: Sequence[RetrievedChunk], embed: Embed | None, dimension: int
+) -> list[RetrievedChunk]:
     """The chunks, each with spans and vectors of its sentences."""
     bare = {number: split_spans(chunk.text) for number, chunk in enumerate(chunks) if not chunk.has_sentences}
     if not bare:
@@ -121,7 +128,7 @@ def _with_sentences(chunks: Sequence[RetrievedChunk], embed: Embed | None) -> li
             f"{len(bare)} chunks come without sentence vectors, and no `embed` was given to make them"
         )
     sentences = [chunks[number].text[start:end] for number, spans in bare.items() for start, end in spans]
-    vectors = embed(sentences)
+    vectors = embed(sentences) if sentences else np.empty((0, dimension), np.float32)
     complete = list(chunks)
     first = 0
     for number, spans in bare.items():
