@@ -136,9 +136,10 @@ def _search(parsed: argparse.Namespace, settings: Settings) -> int:
     library = terminal.library(settings)
     top_k = settings.retrieval.top_k if parsed.top_k is None else parsed.top_k
     filters = Filters(source_type=parsed.source_type, app=parsed.app)
-    found = retrieve(
-        library.question(parsed.question), top_k, options, filters, index=library.index.snapshot()
-    )
+    if top_k < 1:
+        return _complain(f"--top-k is {top_k}; at least 1 is right", WRONG)
+    index = library.index.snapshot()
+    found = retrieve(library.question(parsed.question, index), top_k, options, filters, index=index)
     _print(
         parsed,
         terminal.search_json(parsed.question, found),

@@ -3,6 +3,8 @@
 Each shows in the run what it was given and what it made of it.
 """
 
+from dataclasses import replace
+
 import dagster as dg
 
 from bib_orchestration.biblioteca.evaluating import ab_settings, evaluate_now
@@ -20,31 +22,32 @@ class QuestionConfig(dg.Config):
 
 
 class RetrieveConfig(dg.Config):
-    """How many chunks, how they are ranked, and what they must belong to."""
+    """How many chunks, how they are ranked (both as bib.toml says unless given), and what they must belong to."""
 
-    top_k: int = 5
-    ranking: str = "vector"
+    top_k: int | None = None
+    ranking: str | None = None
     source_type: str | None = None
     app: str | None = None
 
 
 class TrimConfig(dg.Config):
-    """Whether and how chunks are trimmed."""
+    """Whether and how chunks are trimmed; what is not given is as bib.toml says."""
 
-    trim: bool = False
-    trim_threshold: float = 0.38
-    trim_min_sentences: int = 1
-    trim_window: int = 0
+    trim: bool | None = None
+    trim_threshold: float | None = None
+    trim_min_sentences: int | None = None
+    trim_window: int | None = None
 
 
 class EvalConfig(dg.Config):
-    """The contract's inputs. Without `questions`, the golden set as it is now."""
+    """The contract's inputs. Without `questions`, the golden set as it is now; other things that are not given
+    are as bib.toml says."""
 
     questions: list[str] | None = None
     variants: list[str] = ["baseline", "trim"]  # noqa: RUF012 (Dagster copies defaults)
-    top_k: int = 5
-    trim_threshold: float = 0.38
-    trim_window: int = 1
+    top_k: int | None = None
+    trim_threshold: float | None = None
+    trim_window: int | None = None
     synthesize: bool = False
     source_type: str | None = None
     app: str | None = None
@@ -61,24 +64,29 @@ def embed_question(config: QuestionConfig, library: LibraryResource) -> Question
 def retrieve_chunks(
     context: dg.OpExecutionContext, config: RetrieveConfig, library: LibraryResource, question: Question
 ) -> Retrieval:
-    options = RetrievalOptions(ranking="hybrid" if config.ranking == "hybrid" else "vector")
+    settings = library.settings.retrieval
+    ranking = config.ranking or settings.ranking
+    if ranking not in ("vector", "hybrid"):
+        raise dg.Failure(f"ranking is {ranking!r}; vector or hybrid is right", allow_retries=False)
+    options = RetrievalOptions(ranking="hybrid" if ranking == "hybrid" else "vector")
+    top_k = settings.top_k if config.top_k is None else config.top_k
     filters = Filters(source_type=config.source_type, app=config.app)
-    found = retrieve(question, config.top_k, options, filters, index=library.index.snapshot())
+    found = retrieve(question, top_k, options, filters, index=library.index.snapshot())
     _show(context, question, found)
     return found
 
 
 @dg.op(description="The same chunks with only the sentences that matter, if trimming is on.")
 def trim_context(
-    context: dg.OpExecutionContext, config: TrimConfig, question: Question, retrieval: Retrieval
+    context: dg.OpExecutionContext,
+    config: TrimConfig,
+    library: LibraryResource,
+    question: Question,
+    retrieval: Retrieval,
 ) -> Retrieval:
-    options = RetrievalOptions(
-        trim=config.trim,
-        trim_threshold=config.trim_threshold,
-        trim_min_sentences=config.trim_min_sentences,
-        trim_window=config.trim_window,
-    )
-    shown = Retrieval(tuple(trim_chunks(question, retrieval.chunks, options))) if config.trim else retrieval
+    given = {name: value for name, value in config.model_dump().items() if value is not None}
+    options = replace(RetrievalOptions.of(library.settings.retrieval), **given)
+    shown = Retrieval(tuple(trim_chunks(question, retrieval.chunks, options))) if options.trim else retrieval
     _show(context, question, shown)
     return shown
 

@@ -1,7 +1,8 @@
 """A job and a schedule for each circuit that is built.
 
 A tick looks before it launches: it skips while a run of its circuit is active, and when its sources are as
-they were at the circuit's last *successful* run, so that a failed run is tried again.
+they were at the circuit's last run and that run succeeded. One that failed is tried again, also when its
+sources have gone back to what they were before: it may have done half of its work.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from datetime import timedelta
 
 import dagster as dg
 
+from bib_orchestration.biblioteca.corpus.markdown import CHUNKER_VERSION
 from bib_orchestration.biblioteca.corpus.sources import SourceError, source_fingerprint
+from bib_orchestration.biblioteca.index.model_cards import EMBEDDED_TEXT_VERSION
+from bib_orchestration.biblioteca.retrieval.lexical import LEXICAL_VERSION
+from bib_orchestration.biblioteca.retrieval.sentences import SPLITTER_VERSION
 from bib_orchestration.biblioteca.settings import Settings
 from bib_orchestration.circuits import (
     CIRCUITS,
@@ -27,6 +32,8 @@ from bib_orchestration.partitions import range_tags
 
 FINGERPRINT_TAG = "bib/fingerprint"
 MAX_RUNTIME_S = 6 * 3600
+# A new version of ours makes something else of the same sources.
+_VERSIONS = (CHUNKER_VERSION, EMBEDDED_TEXT_VERSION, SPLITTER_VERSION, LEXICAL_VERSION)
 _ACTIVE = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -34,6 +41,7 @@ _ACTIVE = [
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+_ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 
 Tick = dg.RunRequest | dg.SkipReason
 
@@ -44,10 +52,16 @@ def build_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
     return [_schedule(circuit, settings) for circuit in CIRCUITS if runs_anything(circuit, settings)]
 
 
+def job_name(circuit: Circuit) -> str:
+    """The name of a circuit's job. Not the circuit's own: there is an asset `chunks` too, and Dagster loads
+    nothing when a job and an asset share a name."""
+    return f"refresh_{circuit.name}"
+
+
 def _schedule(circuit: Circuit, settings: Settings) -> dg.ScheduleDefinition:
     by_source = "documents" in circuit.assets
     job = dg.define_asset_job(
-        circuit.name,
+        job_name(circuit),
         selection=dg.AssetSelection.assets(*circuit.assets),
         description=f"Refreshes {circuit.refreshes}.",
         executor_def=IN_PROCESS,
@@ -55,7 +69,7 @@ def _schedule(circuit: Circuit, settings: Settings) -> dg.ScheduleDefinition:
     )
 
     def tick(context: dg.ScheduleEvaluationContext) -> Tick:
-        if active := _active_run(context.instance, circuit.name):
+        if active := _active_run(context.instance, job_name(circuit)):
             return dg.SkipReason(f"run {active[:8]} of {circuit.name} is still active")
         return (
             _source_tick(context, circuit, settings) if by_source else _day_tick(context, circuit, settings)
@@ -76,7 +90,7 @@ def _schedule(circuit: Circuit, settings: Settings) -> dg.ScheduleDefinition:
 def _source_tick(context: dg.ScheduleEvaluationContext, circuit: Circuit, settings: Settings) -> Tick:
     sources = circuit_sources(circuit, settings)
     fingerprint = circuit_fingerprint(circuit, settings)
-    if not circuit.full and fingerprint == _last_successful(context.instance, circuit.name):
+    if not circuit.full and fingerprint == _last_done(context.instance, job_name(circuit)):
         return dg.SkipReason(f"nothing changed in {', '.join(source.name for source in sources)}")
     config = {"config": {"full": circuit.full}}
     full = {name: config for name in circuit.assets if name in ("documents", "chunks", "chunk_index")}
@@ -93,18 +107,18 @@ def _day_tick(context: dg.ScheduleEvaluationContext, circuit: Circuit, settings:
         return dg.SkipReason(
             f"{day} is before evaluation.first_day ({settings.evaluation.first_day}) of {settings.config.name}"
         )
-    if day.isoformat() == _last_successful(context.instance, circuit.name):
+    if day.isoformat() == _last_done(context.instance, job_name(circuit)):
         return dg.SkipReason(f"{day} is evaluated")
     return dg.RunRequest(partition_key=day.isoformat(), tags={FINGERPRINT_TAG: day.isoformat()})
 
 
 def circuit_fingerprint(circuit: Circuit, settings: Settings) -> str:
-    """Changes when a circuit's sources do, or the settings that shape what is made of them.
+    """Changes when a circuit's sources do, or the settings and versions that shape what is made of them.
 
     A source that cannot be read has the error for its fingerprint: it is tried again, and fails in a run,
     where people look.
     """
-    parts: list[str] = [settings.model.model_dump_json(), settings.chunks.model_dump_json()]
+    parts: list[str] = [*_VERSIONS, settings.model.model_dump_json(), settings.chunks.model_dump_json()]
     for source in circuit_sources(circuit, settings):
         try:
             state = source_fingerprint(source, settings.checkouts)
@@ -119,7 +133,8 @@ def _active_run(instance: dg.DagsterInstance, job: str) -> str | None:
     return runs[0].run_id if runs else None
 
 
-def _last_successful(instance: dg.DagsterInstance, job: str) -> str | None:
-    """The fingerprint that the last successful run of a circuit started with."""
-    runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=[dg.DagsterRunStatus.SUCCESS]), limit=1)
-    return runs[0].tags.get(FINGERPRINT_TAG) if runs else None
+def _last_done(instance: dg.DagsterInstance, job: str) -> str | None:
+    """The fingerprint that a circuit's last run started with; None when it did not succeed."""
+    runs = instance.get_runs(dg.RunsFilter(job_name=job, statuses=_ENDED), limit=1)
+    succeeded = runs and runs[0].status == dg.DagsterRunStatus.SUCCESS
+    return runs[0].tags.get(FINGERPRINT_TAG) if succeeded else None

@@ -49,7 +49,11 @@ def corpus_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         warehouse = library.warehouse
         for name in context.partition_keys:
             report = refresh_documents(
-                warehouse, settings.source(name), settings.checkouts, run_id=context.run_id, full=config.full
+                warehouse,
+                settings.source(name),
+                settings.checkouts,
+                run_id=context.run.run_id,
+                full=config.full,
             )
             context.add_asset_metadata(_documents_metadata(report), partition_key=name)
             if report.error:

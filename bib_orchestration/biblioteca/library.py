@@ -18,7 +18,7 @@ from bib_orchestration.biblioteca.index.embedders import (
     make_embedder,
 )
 from bib_orchestration.biblioteca.index.generations import Generation, IndexStore
-from bib_orchestration.biblioteca.index.vector_index import VectorIndex, live_index
+from bib_orchestration.biblioteca.index.vector_index import Snapshot, VectorIndex, live_index
 from bib_orchestration.biblioteca.retrieval.chunk import Question
 from bib_orchestration.biblioteca.settings import Settings
 from bib_orchestration.biblioteca.warehouse.connection import Warehouse
@@ -62,10 +62,14 @@ class Library:
     def models(self) -> dict[str, SqlModel]:
         return read_models(MODELS_FOLDER)
 
-    def question(self, text: str) -> Question:
-        """A question with the vector that the live index can be searched by. Raises NoIndex, EmbeddingError."""
-        generation = self.index.snapshot().generation
-        return Question(text, self._embedder_of(generation).embed_question(text))
+    def question(self, text: str, index: Snapshot | None = None) -> Question:
+        """A question with the vector that `index` (the live one by default) can be searched by.
+
+        Raises NoIndex, EmbeddingError.
+        """
+        generation = (index or self.index.snapshot()).generation
+        vector = self._embedder_of(generation).embed_question(text)
+        return Question(text, vector, generation.fingerprint)
 
     def _embedder_of(self, generation: Generation) -> Embedder:
         """The model that made a generation: not always bib.toml's, while a new one is being built."""

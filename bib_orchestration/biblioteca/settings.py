@@ -9,6 +9,7 @@ What does not belong here: the table of circuits (the upper floor's), and anythi
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import re
 import tomllib
@@ -39,8 +40,12 @@ STEMMERS = {
     "pt": "portuguese",
 }
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
-# One field of a cron line that fires in the hour from 02:00 to 03:00.
-_SMALL_HOURS = re.compile(r"(?:^|,)0?2(?:,|$)")
+# Hours of rhythms that go round the clock: nothing is lost when the change of clocks skips or repeats one.
+_RHYTHMS = (set(range(24)), set(range(0, 24, 2)))
+# Days that our parser of cron lines takes and Dagster's does not: the last weekday, the last Friday.
+_LAST_DAYS = re.compile(r"LW|\dL", re.IGNORECASE)
+# What Pydantic says of a value of the wrong kind, in the words of TOML.
+_KINDS = {"tuple_type": "a list is right", "dict_type": "a table is right", "model_type": "a table is right"}
 
 
 class SettingsError(ValueError):
@@ -48,7 +53,7 @@ class SettingsError(ValueError):
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Source(_Frozen):
@@ -106,9 +111,9 @@ class Source(_Frozen):
                     raise ValueError(f'`{key}` is for sources of kind "git"')
         elif self.path is None and self.url is None:
             raise ValueError("a git source needs `path` (a checkout on this machine) or `url`")
-        if self.url is not None and (self.url.startswith("-") or "::" in self.url):
+        if self.url is not None and (not self.url.strip() or self.url.startswith("-") or "::" in self.url):
             raise ValueError(f"`url` {self.url!r} is not a git address")
-        if self.ref.startswith("-"):
+        if not self.ref.strip() or self.ref.startswith("-"):
             raise ValueError(f"`ref` {self.ref!r} is not a branch, tag or commit")
         return self
 
@@ -203,15 +208,15 @@ def check_cron(circuit: str, line: str) -> None:
     from cronsim import CronSim, CronSimError
 
     try:
-        if len(line.split()) != 5:
-            raise CronSimError("not five fields")
-        CronSim(line, datetime(2026, 1, 1))
+        if len(line.split()) != 5 or _LAST_DAYS.search(line):
+            raise CronSimError("not five fields, or not of the usual kind")
+        hours = CronSim(line, datetime(2026, 1, 1)).hours
     except CronSimError:
         raise ValueError(
             f"{circuit}: {line!r} is no cron line; five fields are right, such as '30 4 * * *' "
             "(minute, hour, day, month, weekday)"
         ) from None
-    if _SMALL_HOURS.search(line.split()[1]):
+    if 2 in hours and hours not in _RHYTHMS:
         raise ValueError(
             f"{circuit}: {line!r} fires between 02:00 and 03:00, an hour that the change of clocks skips "
             "in spring and repeats in autumn; choose another"
@@ -309,8 +314,10 @@ def load_settings(
     config = (config or find_config(environ=environ)).absolute()
     raw = _parse(config)
     _retrieval_from(environ, raw)
-    home = Path(environ.get("BIB_HOME") or config.parent / "data")
-    raw |= {"config": config, "home": home.absolute()}
+    home = Path(environ.get("BIB_HOME") or config.parent / "data").absolute()
+    if home.exists() and not home.is_dir():
+        raise SettingsError(f"BIB_HOME: {home} is a file; name a folder, which is made when there is none")
+    raw |= {"config": config, "home": home}
     for key, variable in (("warehouse", "BIB_WAREHOUSE"), ("index", "BIB_INDEX")):
         if environ.get(variable):
             raw[key] = environ[variable]
@@ -330,6 +337,8 @@ def _parse(config: Path) -> dict[str, Any]:
         raw = tomllib.loads(config.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise SettingsError(f"{config}: no such file; name an existing {CONFIG_NAME} in BIB_CONFIG") from None
+    except OSError as error:
+        raise SettingsError(f"{config}: {error.strerror}; name a {CONFIG_NAME} in BIB_CONFIG") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{config}: not readable as TOML: {error}") from None
     if not raw.get("sources"):
@@ -354,11 +363,16 @@ def _retrieval_from(environ: Mapping[str, str], raw: dict[str, Any]) -> None:
         retrieval["trim"] = value in ("1", "true")
     if threshold := environ.get("RETRIEVAL_TRIM_THRESHOLD"):
         try:
-            retrieval["trim_threshold"] = float(threshold)
+            cosine = float(threshold)
         except ValueError:
+            cosine = math.nan
+        # Here, because what follows would blame the file.
+        if not -1 <= cosine <= 1:
             raise SettingsError(
-                f"RETRIEVAL_TRIM_THRESHOLD: {threshold!r} is no number; a cosine such as 0.38 is right"
-            ) from None
+                f"RETRIEVAL_TRIM_THRESHOLD: {threshold!r} is no cosine; a number from -1 to 1 is right, "
+                "such as 0.38"
+            )
+        retrieval["trim_threshold"] = cosine
 
 
 def _placed(config: Path, number: int, source: Source, may_be_missing: bool) -> Source:
@@ -383,7 +397,7 @@ def _explain(config: Path, error: ValidationError) -> str:
         if problem["type"] == "extra_forbidden":
             lines.append(f"{config}: {key}: unknown key{_nearest(problem['loc'])}")
         else:
-            message = problem["msg"].removeprefix("Value error, ")
+            message = _KINDS.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
             given = "" if problem["type"] == "value_error" else f" (given: {problem['input']!r:.80})"
             lines.append(f"{config}: {key}: {message}{given}")
     return "\n".join(lines)

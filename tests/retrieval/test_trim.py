@@ -79,17 +79,16 @@ class TestWhichSentencesStay:
         assert kept == sorted(set(kept))
         assert set(kept) <= set(range(len(scores)))
         assert len(kept) >= min(least, len(scores))
-        hits = [index for index, score in enumerate(scores) if np.float32(score) >= np.float32(threshold)]
-        near = {index for index in range(len(scores)) if any(abs(index - hit) <= window for hit in hits)}
-        if len(near) >= least:
-            assert set(kept) == near
-        else:
-            # The best of the others fill up, the earlier of two equals.
-            assert near <= set(kept)
-            assert len(kept) == min(least, len(scores))
-            left = [scores[index] for index in range(len(scores)) if index not in kept]
-            added = [scores[index] for index in kept if index not in near]
-            assert not left or not added or min(added) >= max(left)
+
+        def near(hits: list[int]) -> set[int]:
+            return {index for index in range(len(scores)) if any(abs(index - hit) <= window for hit in hits)}
+
+        best = sorted(range(len(scores)), key=lambda index: (-np.float32(scores[index]), index))
+        hits = [index for index in best if np.float32(scores[index]) >= np.float32(threshold)]
+        # The best of the others fill up with their neighbours, one by one, the earlier of two equals.
+        while len(near(hits)) < min(least, len(scores)):
+            hits.append(best[len(hits)])
+        assert set(kept) == near(hits)
 
     @given(SCORES, st.integers(0, 3))
     def test_a_higher_threshold_or_a_smaller_window_keeps_no_more(

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from bib_orchestration.biblioteca.evaluation.metrics import OVERLAP_DECIMALS, rounded
+
 Verdict = Literal["go", "no-go", "cannot conclude"]
 
 OVERLAP_PROVES_NOTHING = (
@@ -74,7 +76,8 @@ def gate(
     """
     reduction = summary["token_reduction_pct"]
     overlap = summary["avg_overlap_vs_baseline"]
-    overlap_pct = None if overlap is None else overlap * 100
+    # Rounded, or 0.55 would be 55.00000000000001 per cent, and exceed 55.
+    overlap_pct = None if overlap is None else rounded(overlap * 100, OVERLAP_DECIMALS)
     return Gate(
         (
             Condition(

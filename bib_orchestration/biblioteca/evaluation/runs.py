@@ -83,7 +83,10 @@ def output_with_gate(run: AbRun, verdict: Gate) -> dict[str, Any]:
 
 
 def load_runs(warehouse: Warehouse, folder: Path) -> int:
-    """Load the runs that `ab_results` lacks; returns how many. All of it can be rebuilt this way."""
+    """Load the runs that `ab_results` lacks; returns how many. All of it can be rebuilt this way.
+
+    A run without questions has no rows, and is none of them.
+    """
     present = {path.parent.name: path for path in sorted(folder.glob(f"[!.]*/{RUN_JSON}"))}
     with warehouse.lock():
         with warehouse.read() as connection:
@@ -92,7 +95,7 @@ def load_runs(warehouse: Warehouse, folder: Path) -> int:
         if rows := [row for run_id, path in missing.items() for row in _rows(run_id, path)]:
             with warehouse.transaction() as connection:
                 insert_rows(connection, "ab_results", rows)
-    return len(missing)
+    return len({row["run_id"] for row in rows})
 
 
 def _rows(run_id: str, path: Path) -> list[dict[str, Any]]:

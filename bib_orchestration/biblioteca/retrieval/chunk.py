@@ -16,10 +16,14 @@ MAX_TOP_K = 20
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, and its vector (float32, shape (dimension,), of length 1)."""
+    """A question, and its vector (float32, shape (dimension,), of length 1).
+
+    fingerprint: of the model that made the vector, where it is known; an index of another is then refused.
+    """
 
     text: str
     vector: NDArray[np.float32]
+    fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

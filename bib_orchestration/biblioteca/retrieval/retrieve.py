@@ -89,6 +89,11 @@ def _check(question: Question, top_k: int, index: Snapshot) -> None:
             f"the question's vector has shape {question.vector.shape}; the index was made by "
             f"{index.generation.model} and takes ({dimension},)"
         )
+    if question.fingerprint not in (None, index.generation.fingerprint):
+        raise ValueError(
+            f"the question's vector was made by another model than {index.generation.model}, which made the "
+            "index: the index has changed since; embed the question again"
+        )
     if not np.isfinite(question.vector).all():
         raise ValueError("the question's vector has NaN or infinity in it; numbers are needed")
 

@@ -1,7 +1,7 @@
 """Trimming: of each retrieved chunk, the sentences that matter to the question.
 
 A sentence stays when its cosine with the question reaches the threshold, and so do `window` neighbours on
-either side; each chunk keeps at least `min_sentences`, its best. They stay in document order, each at most
+either side; each chunk keeps at least `min_sentences`: its best, which bring their neighbours too. They stay in document order, each at most
 once, and `[...]` marks every gap between what was kept.
 """
 
@@ -48,18 +48,15 @@ def kept_sentences(
     >>> kept_sentences([0.1, 0.52, 0.1, 0.05, 0.0, 0.61, 0.12], threshold=0.38, window=1, min_sentences=1)
     [0, 1, 2, 4, 5, 6]
     >>> kept_sentences([0.1, 0.2, 0.3], threshold=0.38, window=1, min_sentences=1)
-    [2]
+    [1, 2]
     """
     # Vectors are float32, so the threshold is compared as one: 0.38 reaches 0.38.
     values = np.asarray(scores, np.float32)
     kept: set[int] = set()
-    for hit in np.flatnonzero(values >= np.float32(threshold)):
-        kept.update(range(max(0, int(hit) - window), min(len(values), int(hit) + window + 1)))
     best_first = sorted(range(len(values)), key=lambda index: (-float(values[index]), index))
     for index in best_first:
-        if len(kept) >= min_sentences:
-            break
-        kept.add(index)
+        if values[index] >= np.float32(threshold) or len(kept) < min_sentences:
+            kept.update(range(max(0, index - window), min(len(values), index + window + 1)))
     return sorted(kept)
 
 

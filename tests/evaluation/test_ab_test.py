@@ -1,0 +1,228 @@
+"""The A/B run: its inputs refused or defined, and what it makes of them, on a real small index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import CountingEmbedder
+
+from bib_orchestration.biblioteca.evaluating import Evaluation, ab_settings, evaluate_now
+from bib_orchestration.biblioteca.evaluation.ab_test import AbSettings, EvaluationError
+from bib_orchestration.biblioteca.evaluation.runs import load_runs
+from bib_orchestration.biblioteca.indexing import index_all
+from bib_orchestration.biblioteca.library import Library
+from bib_orchestration.biblioteca.settings import load_settings
+
+PAGES = {
+    "wiki/vacaciones.md": "# Vacaciones\n\nLas vacaciones se piden en el portal. El saldo caduca en marzo. "
+    "Nadie llama por teléfono para eso. Las fotos del verano van al tablón.\n",
+    "wiki/vpn.md": "# VPN\n\nEl acceso remoto exige VPN. El segundo factor se activa en el móvil. "
+    "La cafetería abre a las ocho.\n",
+    "docs/plano.md": "# Plano\n\nEl plano se exporta en DXF. El botón está arriba. También vale el PDF.\n",
+}
+QUESTIONS = ["¿Cómo se piden las vacaciones?", "¿Qué exige el acceso remoto?"]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    folder = tmp_path_factory.mktemp("ab")
+    for path, text in PAGES.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    (folder / "bib.toml").write_text(
+        '[[sources]]\nname = "wiki"\npath = "wiki"\nsource_type = "wiki"\n\n'
+        '[[sources]]\nname = "docs"\npath = "docs"\napp = "crearack"\n'
+    )
+    made = Library(load_settings(folder / "bib.toml", environ={"BIB_HOME": str(folder / "home")}))
+    made.embedder = CountingEmbedder()
+    index_all(made)
+    return made
+
+
+Evaluate = Callable[..., Evaluation]
+
+
+@pytest.fixture
+def evaluate(library: Library) -> Evaluate:
+    def run(questions: Sequence[str] = QUESTIONS, **changes: Any) -> Evaluation:
+        return evaluate_now(library, ab_settings(library.settings, **changes), questions)
+
+    return run
+
+
+# --- what is asked for
+
+
+def test_the_defaults_are_the_contracts() -> None:
+    asked = AbSettings()
+    assert asked.variants == ("baseline", "trim")
+    assert (asked.top_k, asked.trim_threshold, asked.trim_window, asked.trim_min_sentences) == (5, 0.38, 1, 1)
+    assert (asked.source_type, asked.app, asked.synthesize) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"variants": ("baseline", "hyde")}, "'hyde'.*any of 'baseline', 'trim' is right"),
+        ({"variants": ()}, "variants are none"),
+        ({"variants": ("trim", "trim")}, "each once"),
+        ({"top_k": 0}, "top_k is 0; 1 to 20 is right"),
+        ({"top_k": 21}, "top_k is 21; 1 to 20 is right"),
+        ({"trim_window": -1}, "trim_window -1"),
+        ({"trim_threshold": 1.5}, "trim_threshold is 1.5"),
+        ({"trim_threshold": float("nan")}, "trim_threshold is nan"),
+        ({"synthesize": True}, "synthesize: answers are not built yet"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_can(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(EvaluationError, match=said):
+        AbSettings(**wrong)
+
+
+@pytest.mark.parametrize("top_k", [1, 20])
+def test_top_k_at_its_limits(evaluate: Evaluate, top_k: int) -> None:
+    results = evaluate(top_k=top_k).run.results
+    assert {len(result.chunk_ids) for result in results} == {min(top_k, len(PAGES))}
+
+
+# --- what comes out
+
+
+def test_the_contracts_output(evaluate: Evaluate) -> None:
+    output = evaluate().output
+    assert [result["question"] for result in output["results"]] == QUESTIONS
+    for result in output["results"]:
+        baseline, trim = result["variants"]["baseline"], result["variants"]["trim"]
+        assert list(baseline) == ["chunk_ids", "top_score", "tokens", "tokens_before"]
+        assert list(trim) == [*baseline, "overlap_vs_baseline"]
+        assert baseline["tokens"] == baseline["tokens_before"] == trim["tokens_before"]
+        assert 0 < trim["tokens"] <= trim["tokens_before"]
+        assert trim["chunk_ids"] == baseline["chunk_ids"]
+        assert (trim["overlap_vs_baseline"], trim["top_score"]) == (1.0, baseline["top_score"])
+        assert baseline["top_score"] == round(baseline["top_score"], 3)
+    summary = output["summary"]
+    assert (summary["questions"], summary["top_k"]) == (2, 5)
+    assert (summary["trim_threshold"], summary["trim_window"]) == (0.38, 1)
+    assert summary["avg_overlap_vs_baseline"] == 1.0
+    assert output["gate"]["verdict"] in ("cannot conclude", "no-go")
+
+
+def test_a_high_threshold_trims_and_the_gate_cannot_conclude(evaluate: Evaluate) -> None:
+    evaluation = evaluate(trim_threshold=0.99, trim_window=0)
+    assert evaluation.run.summary["token_reduction_pct"] > 20
+    assert evaluation.gate.verdict == "cannot conclude"
+
+
+def test_one_variant_alone(evaluate: Evaluate) -> None:
+    trim = evaluate(variants=("trim",), trim_threshold=0.99, trim_window=0)
+    assert trim.run.summary["reduction_is_against"] == "tokens_before"
+    assert trim.run.summary["token_reduction_pct"] > 20
+    assert {result.overlap_vs_baseline for result in trim.run.results} == {None}
+    baseline = evaluate(variants=("baseline",))
+    assert baseline.run.summary["token_reduction_pct"] is None
+    assert [list(result["variants"]) for result in baseline.output["results"]] == [["baseline"]] * 2
+    assert {evaluation.gate.verdict for evaluation in (trim, baseline)} == {"cannot conclude"}
+
+
+@pytest.mark.parametrize(
+    ("questions", "asked"),
+    [
+        ([], []),
+        (["", "  ", "\n", "\t "], []),
+        (["¿Qué exige el acceso remoto?"] * 3, ["¿Qué exige el acceso remoto?"]),
+        (["  ¿VPN?", "¿VPN?  ", ""], ["¿VPN?"]),
+        (["no", "sí"], ["no", "sí"]),
+    ],
+    ids=["none", "blank", "identical", "identical but for spaces", "short ones that were given"],
+)
+def test_each_question_once_and_blank_ones_never(
+    evaluate: Evaluate, questions: list[str], asked: list[str]
+) -> None:
+    evaluation = evaluate(questions)
+    assert [result["question"] for result in evaluation.output["results"]] == asked
+    assert evaluation.run.summary["questions"] == len(asked)
+    assert len(evaluation.run.latencies_ms) == len(asked)
+    if not asked:
+        assert evaluation.gate.verdict == "cannot conclude"
+        assert evaluation.run.summary["avg_tokens_trim"] is None
+
+
+def test_a_filter_that_matches_nothing_is_a_defined_result(evaluate: Evaluate) -> None:
+    evaluation = evaluate(source_type="no-such-type")
+    for result in evaluation.run.results:
+        assert (result.chunk_ids, result.top_score, result.tokens) == ((), None, 0)
+        assert result.overlap_vs_baseline is None
+    assert evaluation.run.summary["token_reduction_pct"] is None
+    assert evaluation.run.summary["avg_overlap_vs_baseline"] is None
+    assert evaluation.gate.verdict == "cannot conclude"
+
+
+@pytest.mark.parametrize(("filters", "count"), [({"source_type": "wiki"}, 2), ({"app": "crearack"}, 1)])
+def test_filters(evaluate: Evaluate, filters: dict[str, str], count: int) -> None:
+    assert {len(result.chunk_ids) for result in evaluate(**filters).run.results} == {count}
+
+
+# --- as files and rows
+
+
+def test_equal_questions_index_and_settings_give_equal_bytes(evaluate: Evaluate) -> None:
+    first, second = evaluate().stored, evaluate().stored
+    assert first.run_id != second.run_id
+    for name in ("results.json", "results.parquet"):
+        assert (first.folder / name).read_bytes() == (second.folder / name).read_bytes()
+    assert (first.folder / "run.json").read_bytes() != (second.folder / "run.json").read_bytes()
+    other = evaluate(trim_threshold=0.99).stored
+    assert (other.folder / "results.json").read_bytes() != (first.folder / "results.json").read_bytes()
+
+
+def test_results_are_json_without_nan_and_readable_as_they_were_typed(evaluate: Evaluate) -> None:
+    text = (evaluate(source_type="no-such-type").stored.folder / "results.json").read_text(encoding="utf-8")
+    assert "¿Cómo se piden las vacaciones?" in text
+    refuse = pytest.fail
+    assert json.loads(text, parse_constant=refuse)["summary"]["token_reduction_pct"] is None
+
+
+def test_rows_are_rebuilt_from_the_files(evaluate: Evaluate, library: Library) -> None:
+    evaluate()
+    evaluate([])
+    everything = "SELECT * FROM ab_results ORDER BY run_id, rank, variant"
+    with library.warehouse.read() as connection:
+        before = connection.sql(everything).fetchall()
+    assert load_runs(library.warehouse, library.settings.runs) == 0
+    Path(library.settings.warehouse_address).unlink()
+    anew = Library(library.settings)
+    runs = {row[0] for row in before}
+    assert load_runs(anew.warehouse, library.settings.runs) == len(runs)
+    with anew.warehouse.read() as connection:
+        assert connection.sql(everything).fetchall() == before
+    index_all(library)
+
+
+def test_a_run_that_is_half_written_is_ignored(evaluate: Evaluate, library: Library) -> None:
+    stored = evaluate().stored
+    for name in (f".{stored.run_id}x.4242", f"{stored.run_id}-without-run-json"):
+        half = stored.folder.with_name(name)
+        half.mkdir()
+        (half / "results.json").write_text('{"summary"')
+        if name.startswith("."):
+            (half / "run.json").write_text('{"run_id"')
+    assert load_runs(library.warehouse, library.settings.runs) == 0
+
+
+def test_a_run_that_cannot_be_written_leaves_nothing(
+    evaluate: Evaluate, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate()
+    before = sorted(library.settings.runs.iterdir())
+
+    def full_disk(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("bib_orchestration.biblioteca.evaluation.runs._write_parquet", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        evaluate()
+    assert sorted(library.settings.runs.iterdir()) == before
