@@ -20,7 +20,7 @@ OWN_CIRCUIT = ("wiki", "session", "method")
 class Circuit:
     """A circuit.
 
-    name: of its job and its schedule.
+    name: of its schedule; its job is called `refresh_` and this.
     cron: when, in the schedules' time zone.
     refreshes: what, for people.
     assets: what it materialises; () while the circuit is not built.
@@ -63,8 +63,12 @@ CIRCUITS = (
 
 
 def ordered_sources(settings: Settings) -> list[Source]:
-    """Sources by type, then name: so that those of one type are a range of partitions."""
-    return sorted(settings.sources, key=lambda source: (source.source_type, source.name))
+    """Sources so that those of one circuit are neighbours, and one range of partitions: first those that
+    have no circuit of their own, then by type."""
+    return sorted(
+        settings.sources,
+        key=lambda source: (source.source_type in OWN_CIRCUIT, source.source_type, source.name),
+    )
 
 
 def circuit_sources(circuit: Circuit, settings: Settings) -> list[Source]:

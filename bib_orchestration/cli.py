@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bib_orchestration.biblioteca.settings import Settings, SettingsError, load_settings
+from bib_orchestration.circuits import check_names
 
 DONE, FAILED, WRONG = 0, 1, 2
 
@@ -26,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         settings = load_settings(parsed.config, missing_sources="keep")
+        check_names(settings)
         status: int = parsed.run(parsed, settings)
+        sys.stdout.flush()
     except SettingsError as error:
         return _complain(error, WRONG)
     except KeyboardInterrupt:
@@ -35,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read our output has had enough, as in `bib search … | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except _asked_wrongly() as error:
+        return _complain(error, WRONG)
     except _known_errors() as error:
         return _complain(error, FAILED)
     return status
@@ -102,15 +107,15 @@ def _named_sources(settings: Settings, names: Sequence[str]) -> list[Any]:
 def _search_command(commands: Any) -> None:
     command = _command(commands, "search", _search, "Find the chunks for a question.")
     command.add_argument("question", help="what is asked")
-    command.add_argument("--top-k", type=int, metavar="N", help="how many chunks (default: bib.toml's)")
+    command.add_argument("--top-k", type=_positive, metavar="N", help="how many chunks (default: bib.toml's)")
     command.add_argument("--ranking", choices=["vector", "hybrid"], help="how to rank (default: bib.toml's)")
     command.add_argument(
         "--trim", action=argparse.BooleanOptionalAction, help="keep only the sentences that matter"
     )
     command.add_argument(
-        "--threshold", type=float, metavar="COSINE", help="cosine from which a sentence stays"
+        "--threshold", type=_cosine, metavar="COSINE", help="cosine from which a sentence stays"
     )
-    command.add_argument("--window", type=int, metavar="N", help="neighbours kept on either side")
+    command.add_argument("--window", type=_count, metavar="N", help="neighbours kept on either side")
     command.add_argument("--source-type", metavar="TYPE", help="only chunks of such sources")
     command.add_argument("--app", metavar="APP", help="only chunks of this app")
 
@@ -136,8 +141,6 @@ def _search(parsed: argparse.Namespace, settings: Settings) -> int:
     library = terminal.library(settings)
     top_k = settings.retrieval.top_k if parsed.top_k is None else parsed.top_k
     filters = Filters(source_type=parsed.source_type, app=parsed.app)
-    if top_k < 1:
-        return _complain(f"--top-k is {top_k}; at least 1 is right", WRONG)
     index = library.index.snapshot()
     found = retrieve(library.question(parsed.question, index), top_k, options, filters, index=index)
     _print(
@@ -160,14 +163,16 @@ def _eval_command(commands: Any) -> None:
     )
     command.add_argument("--question", action="append", metavar="TEXT", help="a question; may be repeated")
     command.add_argument("--questions-file", type=Path, metavar="FILE", help="a question a line")
-    command.add_argument("--day", type=date.fromisoformat, metavar="DAY", help="the golden set of this day")
-    command.add_argument("--last", type=int, metavar="N", help="size of the golden set (default: bib.toml's)")
-    command.add_argument("--variants", metavar="A,B", help="baseline,trim by default")
-    command.add_argument("--top-k", type=int, metavar="N", help="chunks a question, at most 20")
+    command.add_argument("--day", type=_day, metavar="DAY", help="the golden set of this day")
     command.add_argument(
-        "--threshold", type=float, metavar="COSINE", help="cosine from which a sentence stays"
+        "--last", type=_positive, metavar="N", help="size of the golden set (default: bib.toml's)"
     )
-    command.add_argument("--window", type=int, metavar="N", help="neighbours kept on either side")
+    command.add_argument("--variants", metavar="A,B", help="baseline,trim by default")
+    command.add_argument("--top-k", type=_positive, metavar="N", help="chunks a question, at most 20")
+    command.add_argument(
+        "--threshold", type=_cosine, metavar="COSINE", help="cosine from which a sentence stays"
+    )
+    command.add_argument("--window", type=_count, metavar="N", help="neighbours kept on either side")
     command.add_argument("--source-type", metavar="TYPE", help="only chunks of such sources")
     command.add_argument("--app", metavar="APP", help="only chunks of this app")
 
@@ -192,6 +197,35 @@ def _eval(parsed: argparse.Namespace, settings: Settings) -> int:
     return DONE
 
 
+def _day(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day; 2026-10-31 is right") from None
+
+
+def _cosine(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not -1 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no cosine; a number from -1 to 1 is right")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}; a whole number from 0 up is right")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r}; a whole number from 1 up is right")
+    return int(text)
+
+
 def _questions(parsed: argparse.Namespace) -> list[str] | None:
     """The questions given; None when none were."""
     given = list(parsed.question or [])
@@ -199,7 +233,8 @@ def _questions(parsed: argparse.Namespace) -> list[str] | None:
         try:
             given += parsed.questions_file.read_text(encoding="utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"--questions-file: {error}") from None
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+            raise SettingsError(f"--questions-file: {parsed.questions_file}: {reason}") from None
     return given if parsed.question or parsed.questions_file else None
 
 
@@ -296,25 +331,21 @@ def _complain(problem: object, status: int) -> int:
 
 def _known_errors() -> tuple[type[Exception], ...]:
     """Errors whose message is all that a person needs. Any other is a fault of ours, and shows its trace."""
-    from bib_orchestration.biblioteca.evaluation.ab_test import EvaluationError
     from bib_orchestration.biblioteca.index.embedders import EmbeddingError
     from bib_orchestration.biblioteca.index.sync import NothingToIndex
     from bib_orchestration.biblioteca.index.vector_index import NoIndex
     from bib_orchestration.biblioteca.warehouse.connection import WarehouseError
     from bib_orchestration.biblioteca.warehouse.locks import LockTimeout
-    from bib_orchestration.biblioteca.warehouse.query_import import LogImportError
     from bib_orchestration.biblioteca.warehouse.sql_models import ModelError
 
-    return (
-        EvaluationError,
-        EmbeddingError,
-        NothingToIndex,
-        NoIndex,
-        WarehouseError,
-        LockTimeout,
-        LogImportError,
-        ModelError,
-    )
+    return (EmbeddingError, NothingToIndex, NoIndex, WarehouseError, LockTimeout, ModelError, OSError)
+
+
+def _asked_wrongly() -> tuple[type[Exception], ...]:
+    from bib_orchestration.biblioteca.evaluation.ab_test import EvaluationError
+    from bib_orchestration.biblioteca.warehouse.query_import import LogImportError
+
+    return (EvaluationError, LogImportError)
 
 
 if __name__ == "__main__":

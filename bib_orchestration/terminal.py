@@ -171,7 +171,8 @@ def show_search(found: Retrieval, lines: dict[tuple[str, str, str], int]) -> Non
             _console.print(f"   [cyan]{escape(heading)}[/cyan]")
         text = chunk.text if len(chunk.text) <= _EXCERPT else chunk.text[:_EXCERPT].rstrip() + " …"
         for text_line in text.split("\n"):
-            _console.print(f"   {escape(text_line)}")
+            # Not as markup: a backslash at a line's end would come out twice.
+            _console.print(f"   {text_line}", markup=False)
         _console.print()
     trimmed = f", trimmed from {found.tokens_before}" if found.tokens_in_context < found.tokens_before else ""
     _console.print(f"{found.tokens_in_context} tokens in context{trimmed}")

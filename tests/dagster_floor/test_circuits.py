@@ -171,10 +171,6 @@ def test_a_type_of_source_that_is_new_is_left_to_the_circuit_of_all_others(of_ty
     assert set(OWN_CIRCUIT) == {kind for circuit in CIRCUITS for kind in circuit.source_types}
 
 
-@pytest.mark.xfail(
-    reason="circuits.ordered_sources sorts types by name: `session` comes between `docs` and `tickets`",
-    strict=True,
-)
 def test_the_sources_of_a_circuit_are_neighbours_or_a_range_of_partitions_would_hold_others(
     of_types: SourcesToml,
 ) -> None:

@@ -55,7 +55,7 @@ def shown(result: dg.ExecuteInProcessResult, step: str) -> dict[str, Any]:
 
 
 def test_a_question_goes_through_its_three_steps_in_order(floor: Floor) -> None:
-    result = searched(floor, trim_context={"trim": True, "trim_threshold": 0.99})
+    result = searched(floor, trim_context={"trim": True, "trim_threshold": 0.99, "trim_window": 0})
     assert result.success
     order = [event.step_key for event in result.all_events if event.is_step_success]
     assert order == ["embed_question", "retrieve_chunks", "trim_context"]
@@ -69,7 +69,7 @@ def test_a_question_goes_through_its_three_steps_in_order(floor: Floor) -> None:
 
 
 def test_each_step_shows_what_it_was_asked_and_what_it_made(floor: Floor) -> None:
-    result = searched(floor, trim_context={"trim": True, "trim_threshold": 0.99})
+    result = searched(floor, trim_context={"trim": True, "trim_threshold": 0.99, "trim_window": 0})
     found, trimmed = shown(result, "retrieve_chunks"), shown(result, "trim_context")
     assert found["question"] == trimmed["question"] == "¿Cómo se piden las vacaciones?"
     assert found["tokens_in_context"] == found["tokens_before"] == trimmed["tokens_before"]

@@ -20,6 +20,7 @@ from bib_orchestration.biblioteca.evaluation.metrics import (
     OVERLAP_DECIMALS,
     SCORE_DECIMALS,
     TRIM,
+    figures,
     overlap_vs_baseline,
     rounded,
     summarise,
@@ -120,20 +121,23 @@ class AbRun:
     latencies_ms: tuple[float, ...]
 
     @property
+    def _rows(self) -> list[dict[str, Any]]:
+        return [{name: getattr(result, name) for name in AbResult.__slots__} for result in self.results]
+
+    @property
     def summary(self) -> dict[str, Any]:
         """The contract's summary."""
-        rows = [{name: getattr(result, name) for name in AbResult.__slots__} for result in self.results]
         return summarise(
-            rows,
+            self._rows,
             top_k=self.settings.top_k,
             trim_threshold=self.settings.trim_threshold,
             trim_window=self.settings.trim_window,
         )
 
     def gate(self, settings: EvaluationSettings) -> Gate:
-        """The gate that bib.toml sets, on this run."""
+        """The gate that bib.toml sets, on this run's figures as they are before rounding."""
         return gate(
-            self.summary,
+            figures(self._rows),
             min_sentences=self.settings.trim_min_sentences,
             min_token_reduction_pct=settings.min_token_reduction_pct,
             min_overlap_pct=settings.min_overlap_pct,

@@ -74,7 +74,7 @@ def gate(
     >>> gate(summary, min_sentences=1, min_token_reduction_pct=20, min_overlap_pct=70).verdict
     'cannot conclude'
     """
-    reduction = summary["token_reduction_pct"]
+    reduction = rounded(summary["token_reduction_pct"], OVERLAP_DECIMALS)
     overlap = summary["avg_overlap_vs_baseline"]
     # Rounded, or 0.55 would be 55.00000000000001 per cent, and exceed 55.
     overlap_pct = None if overlap is None else rounded(overlap * 100, OVERLAP_DECIMALS)

@@ -40,18 +40,11 @@ def token_reduction_pct(tokens: float | None, tokens_before: float | None) -> fl
     return (1 - tokens / tokens_before) * 100
 
 
-def summarise(
-    results: Sequence[Mapping[str, Any]],
-    *,
-    top_k: int | None = None,
-    trim_threshold: float | None = None,
-    trim_window: int | None = None,
-) -> dict[str, Any]:
-    """The contract's summary of rows {question, variant, chunk_ids, top_score, tokens, tokens_before}.
+def figures(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The figures of rows {question, variant, chunk_ids, top_score, tokens, tokens_before}, not rounded.
 
     The reduction is that of the averages. Without a baseline it is taken against `tokens_before` of the
-    trimmed variant, and `reduction_is_against` says so. Per cent and tokens are integers, overlap has two
-    decimals.
+    trimmed variant, and `reduction_is_against` says so.
     """
     of_variant: dict[str, dict[str, Mapping[str, Any]]] = {}
     for row in results:
@@ -67,16 +60,34 @@ def summarise(
     ]
     return {
         "questions": len({row["question"] for row in results}),
+        "avg_tokens_baseline": _mean_tokens(baseline),
+        "avg_tokens_trim": _mean_tokens(trim),
+        "token_reduction_pct": reduction,
+        "reduction_is_against": None if reduction is None else (BASELINE if baseline else "tokens_before"),
+        "avg_overlap_vs_baseline": _mean([value for value in overlaps if value is not None]),
+    }
+
+
+def summarise(
+    results: Sequence[Mapping[str, Any]],
+    *,
+    top_k: int | None = None,
+    trim_threshold: float | None = None,
+    trim_window: int | None = None,
+) -> dict[str, Any]:
+    """The contract's summary of rows (see `figures`): tokens and per cent are integers, overlap has two
+    decimals."""
+    exact = figures(results)
+    return {
+        "questions": exact["questions"],
         "top_k": top_k,
         "trim_threshold": trim_threshold,
         "trim_window": trim_window,
-        "avg_tokens_baseline": _integer(_mean_tokens(baseline)),
-        "avg_tokens_trim": _integer(_mean_tokens(trim)),
-        "token_reduction_pct": _integer(reduction),
-        "reduction_is_against": None if reduction is None else (BASELINE if baseline else "tokens_before"),
-        "avg_overlap_vs_baseline": rounded(
-            _mean([value for value in overlaps if value is not None]), OVERLAP_DECIMALS
-        ),
+        "avg_tokens_baseline": _integer(exact["avg_tokens_baseline"]),
+        "avg_tokens_trim": _integer(exact["avg_tokens_trim"]),
+        "token_reduction_pct": _integer(exact["token_reduction_pct"]),
+        "reduction_is_against": exact["reduction_is_against"],
+        "avg_overlap_vs_baseline": rounded(exact["avg_overlap_vs_baseline"], OVERLAP_DECIMALS),
         "token_counter": TOKEN_COUNTER,
     }
 

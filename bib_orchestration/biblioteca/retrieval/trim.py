@@ -1,8 +1,8 @@
 """Trimming: of each retrieved chunk, the sentences that matter to the question.
 
 A sentence stays when its cosine with the question reaches the threshold, and so do `window` neighbours on
-either side; each chunk keeps at least `min_sentences`: its best, which bring their neighbours too. They stay in document order, each at most
-once, and `[...]` marks every gap between what was kept.
+either side; each chunk keeps at least `min_sentences`: its best, which bring their neighbours too. They stay
+in document order, each at most once, and `[...]` marks every gap between what was kept.
 """
 
 from __future__ import annotations
