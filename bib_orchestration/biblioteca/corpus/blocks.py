@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
-    from markdown_it.token import Token
 
-BlockKind = Literal["heading", "paragraph", "fence", "table", "list", "quote", "html", "rule", "text"]
+BlockKind = Literal["heading", "paragraph", "fence", "table", "list", "item", "quote", "html", "rule", "text"]
 
 _KINDS: dict[str, BlockKind] = {
     "heading_open": "heading",
@@ -29,10 +28,12 @@ _KINDS: dict[str, BlockKind] = {
     "table_open": "table",
     "bullet_list_open": "list",
     "ordered_list_open": "list",
+    "list_item_open": "item",
     "blockquote_open": "quote",
     "html_block": "html",
     "hr": "rule",
 }
+_CONTAINERS = frozenset({"bullet_list", "ordered_list", "list_item", "blockquote"})
 
 MAX_TITLE = 300
 # Of a longer heading only the start is read: enough for any title, and a bound on what reading it costs.
@@ -59,6 +60,14 @@ _EMPHASIS = re.compile(
 )
 _NESTED_MARKS = 3
 _MDX_STATEMENT = re.compile(r"(?:import|export)\s")
+_TAG_LINE = re.compile(r"\s*+(?:</?(?:[A-Za-z][^<>]*+)?>\s*+)++")
+# Rules, comments, tags without attributes, and the marks of fences with nothing between them.
+_SAYS_NOTHING = re.compile(
+    r"(?:[\s\0\ufeff]|[-*_>]|<!--.*?-->|\{/\*.*?\*/\}|</?[A-Za-z][\w.:-]*+\s*+/?>|</?>|`{3}|~{3})*+",
+    re.DOTALL,
+)
+# In a quote, an empty line still has its marks.
+_BLANK_LINE = re.compile(r"[\s>]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +79,8 @@ class Block:
     last: the line after its last one that is not blank.
     level: a heading's level, 1 to 6; 0 for anything else.
     title: a heading's text, see `plain_heading`; "" for anything else.
-    items: the (first, last) of each item of a list.
+    mark: a fence's, such as three backticks; "" for anything else.
+    parts: the items of a list; the blocks of an item or a quote.
     """
 
     kind: BlockKind
@@ -78,33 +88,53 @@ class Block:
     last: int
     level: int = 0
     title: str = ""
-    items: tuple[tuple[int, int], ...] = ()
+    mark: str = ""
+    parts: tuple[Block, ...] = ()
 
 
-def read_blocks(lines: Sequence[str]) -> list[Block]:
+def read_blocks(lines: Sequence[str], *, mdx: bool = False) -> list[Block]:
     """The top-level blocks of a text given as its lines (without line ends), in order.
 
-    Together they hold every line that is not blank, each once.
+    Together they hold every line that is not blank, each once. With `mdx`, tags and indentation hide no
+    Markdown: a fence between two tags is a fence.
 
     >>> [(b.kind, b.first, b.last) for b in read_blocks(["# A", "", "uno", "dos", "", "- x", "- y"])]
     [('heading', 0, 1), ('paragraph', 2, 4), ('list', 5, 7)]
     """
-    tokens = _parser().parse("\n".join(lines))
-    blocks: list[Block] = []
-    reached = 0
+    # A line of tags is blank to the parser, or what follows it would be a part of its paragraph.
+    read = ["" if mdx and _TAG_LINE.fullmatch(line) else line for line in lines]
+    tokens = _parser(mdx).parse("\n".join(read))
+    open_containers = [_Container("text", 0, len(lines))]
     for number, token in enumerate(tokens):
-        if token.level or token.map is None or token.nesting < 0:
-            continue
-        first, last = token.map[0], _without_blank_end(lines, token.map[0], token.map[1])
-        blocks += _dropped_lines(lines, reached, first)
-        blocks.append(_block(tokens, number, first, last, lines))
-        reached = max(last, reached)
-    return blocks + _dropped_lines(lines, reached, len(lines))
+        if token.type.removesuffix("_close") in _CONTAINERS:
+            inner = open_containers.pop()
+            open_containers[-1].add(lines, inner.block(lines))
+        elif token.level == len(open_containers) - 1 and token.map is not None:
+            first, last = token.map[0], _without_blank_end(lines, *token.map)
+            kind = _KINDS.get(token.type, "text")
+            if token.type.removesuffix("_open") in _CONTAINERS:
+                open_containers.append(_Container(kind, first, last))
+            elif kind == "heading":
+                title = plain_heading(tokens[number + 1].content)
+                open_containers[-1].add(lines, Block(kind, first, last, int(token.tag[1]), title))
+            else:
+                mark = token.markup if kind == "fence" else ""
+                open_containers[-1].add(lines, Block(kind, first, last, mark=mark))
+    return list(open_containers[0].block(lines).parts)
 
 
 def is_mdx_statement(lines: Sequence[str], block: Block) -> bool:
     """Whether the block is `import` or `export` code of an MDX page: it says nothing to a reader."""
     return block.kind == "paragraph" and bool(_MDX_STATEMENT.match(lines[block.first]))
+
+
+def says_nothing(text: str) -> bool:
+    """Whether no reader would miss the text: rules, comments, tags without attributes, white space, NULs.
+
+    >>> [says_nothing(text) for text in ("---", "</Steps>\\n</Box>", "<!-- x -->", "```\\n```", "- x", "{}")]
+    [True, True, True, True, False, False]
+    """
+    return _SAYS_NOTHING.fullmatch(text) is not None
 
 
 def plain_heading(raw: str) -> str:
@@ -136,33 +166,41 @@ def plain_heading(raw: str) -> str:
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _parser(mdx: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark").enable("table")
+    if mdx:
+        parser.disable(["html_block", "code"])
     # Inline marks do not matter here, and reading them costs more than the rest.
     parser.core.ruler.enableOnly(["normalize", "block"])
     return parser
 
 
-def _block(tokens: list[Token], number: int, first: int, last: int, lines: Sequence[str]) -> Block:
-    token = tokens[number]
-    kind = _KINDS.get(token.type, "text")
-    if kind == "heading":
-        return Block(kind, first, last, int(token.tag[1]), plain_heading(tokens[number + 1].content))
-    if kind == "list":
-        return Block(kind, first, last, items=_items(tokens, number, lines))
-    return Block(kind, first, last)
+@dataclass(slots=True)
+class _Container:
+    """A block that is still being read, or the whole text.
 
+    reached: the line after the last one that is in `parts`.
+    """
 
-def _items(tokens: list[Token], number: int, lines: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    items = []
-    for token in tokens[number + 1 :]:
-        if token.level == 0:
-            break
-        if token.type == "list_item_open" and token.level == 1 and token.map is not None:
-            items.append((token.map[0], _without_blank_end(lines, *token.map)))
-    return tuple(items)
+    kind: BlockKind
+    first: int
+    last: int
+    parts: list[Block] = field(default_factory=list)
+    reached: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reached = self.first
+
+    def add(self, lines: Sequence[str], part: Block) -> None:
+        self.parts += _dropped_lines(lines, self.reached, part.first)
+        self.parts.append(part)
+        self.reached = max(part.last, self.reached)
+
+    def block(self, lines: Sequence[str]) -> Block:
+        rest = _dropped_lines(lines, self.reached, self.last)
+        return Block(self.kind, self.first, self.last, parts=(*self.parts, *rest))
 
 
 def _without_blank_end(lines: Sequence[str], first: int, last: int) -> int:
@@ -177,7 +215,7 @@ def _dropped_lines(lines: Sequence[str], first: int, last: int) -> list[Block]:
     blocks: list[Block] = []
     start: int | None = None
     for number in range(first, last + 1):
-        blank = number == last or not lines[number].strip()
+        blank = number == last or _BLANK_LINE.fullmatch(lines[number]) is not None
         if blank and start is not None:
             blocks.append(Block("text", start, number))
             start = None

@@ -72,9 +72,10 @@ def embedded_text(title: str, heading_path: str, body: str) -> str:
 
 def heading_line(title: str, heading_path: str) -> str:
     """Title and headings in one line, joined by " > "."""
-    if title and heading_path.split(PATH_SEPARATOR)[0] != title:
-        return PATH_SEPARATOR.join(part for part in (title, heading_path) if part)
-    return heading_path
+    # Not by its parts: a title may hold the separator itself.
+    if f"{heading_path}{PATH_SEPARATOR}".startswith(f"{title}{PATH_SEPARATOR}"):
+        return heading_path
+    return PATH_SEPARATOR.join(part for part in (title, heading_path) if part)
 
 
 def short_hash(text: str) -> str:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
+from functools import cache
 from itertools import accumulate
 
 # CommonMark's line ends. str.splitlines() knows more, and would cut inside a line.
 LINE_END = re.compile(r"\r\n|\n|\r")
-# Hangul vowels and finals compose with what stands before them although they are no combining marks.
+# Hangul vowels and finals. Python composes them by rule: no character's decomposition names them.
 _JAMO = range(0x1160, 0x1200)
+# Below are Latin letters, above are ideographs and tags.
+_MAY_JOIN = range(0x300, 0x20000)
 
 
 def normal(text: str) -> str:
@@ -43,6 +47,7 @@ class NormalText:
         self.lines = [unicodedata.normalize("NFC", raw[start:end]) for start, end in self._raw_spans]
         self.text = "\n".join(self.lines)
         self._starts = [0, *accumulate(len(line) + 1 for line in self.lines[:-1])]
+        self._clusters: dict[int, _Clusters | None] = {}
 
     def line_start(self, index: int) -> int:
         """Where `lines[index]` starts in the normal text."""
@@ -60,24 +65,45 @@ class NormalText:
         """The offset in `raw` that corresponds to `offset` in the normal text."""
         index = bisect_right(self._starts, offset) - 1
         start, end = self._raw_spans[index]
-        return start + _raw_offset(self.raw[start:end], self.lines[index], offset - self._starts[index])
+        if index not in self._clusters:
+            written = self.raw[start:end]
+            self._clusters[index] = None if written == self.lines[index] else _Clusters(written)
+        within = offset - self._starts[index]
+        clusters = self._clusters[index]
+        return start + (within if clusters is None else clusters.to_raw(within))
 
 
-def _raw_offset(raw: str, line: str, offset: int) -> int:
-    if raw == line or offset == 0:
-        return offset
-    if offset == len(line):
-        return len(raw)
-    reached = start = 0
-    for position in range(1, len(raw)):
-        if _composes(raw[position]):
-            continue
-        reached += len(unicodedata.normalize("NFC", raw[start:position]))
-        if reached >= offset:
-            return position
-        start = position
-    return len(raw)
+class _Clusters:
+    """Where each character of a line begins, as written and in NFC, with the marks that compose with it."""
+
+    def __init__(self, raw: str) -> None:
+        self._raw = array("L", [0])
+        self._normal = array("L", [0])
+        for cluster in _cluster_pattern().findall(raw):
+            self._raw.append(self._raw[-1] + len(cluster))
+            self._normal.append(self._normal[-1] + len(unicodedata.normalize("NFC", cluster)))
+
+    def to_raw(self, offset: int) -> int:
+        number = bisect_left(self._normal, offset)
+        # Inside a cluster there is no true answer; counted from its end, a run of the same mark comes out right.
+        return max(self._raw[number] - (self._normal[number] - offset), self._raw[max(number - 1, 0)])
 
 
-def _composes(character: str) -> bool:
-    return unicodedata.combining(character) != 0 or ord(character) in _JAMO
+def joins_previous(character: str) -> bool:
+    """Whether NFC may compose the character with what stands before it, or move it."""
+    return unicodedata.combining(character) != 0 or character in _composing()
+
+
+@cache
+def _cluster_pattern() -> re.Pattern[str]:
+    """A character and those that join it."""
+    joining = "".join(filter(joins_previous, map(chr, _MAY_JOIN)))
+    return re.compile(f"(?s:.)[{joining}]*+")
+
+
+@cache
+def _composing() -> frozenset[str]:
+    """What composes with the character before it although it is no combining mark, such as Hangul vowels."""
+    decomposed = (unicodedata.decomposition(chr(code)) for code in range(_MAY_JOIN.stop))
+    seconds = {chr(int(parts.split()[1], 16)) for parts in decomposed if " " in parts and parts[0] != "<"}
+    return frozenset(map(chr, _JAMO)) | {second for second in seconds if not unicodedata.combining(second)}
