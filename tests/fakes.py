@@ -43,7 +43,9 @@ class CountingEmbedder:
     def _vector(self, text: str) -> Vectors:
         vector = np.zeros(DIMENSION, np.float32)
         for word in words_of(text) or [text]:
-            digest = hashlib.blake2b(f"{self.name}:{word}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+            digest = hashlib.blake2b(
+                f"{self.name}:{word}".encode("utf-8", "surrogatepass"), digest_size=8
+            ).digest()
             vector[digest[0] % DIMENSION] += 1
             vector[digest[1] % DIMENSION] -= 0.5
         norm = np.linalg.norm(vector)

@@ -185,7 +185,9 @@ def test_bom_and_line_ends_hide_no_front_matter_and_change_no_id(tmp_path: Path)
     for name in ("files_b64", "twin_b64"):
         (tmp_path / name).mkdir()
         driver = Driver(tmp_path / name)
-        steps = [{"op": "write_b64", "path": path, "data": data} for path, data in case["input"][name].items()]
+        steps = [
+            {"op": "write_b64", "path": path, "data": data} for path, data in case["input"][name].items()
+        ]
         driver.run([*steps, {"op": "index"}])
         rows = driver.rows()
         assert {row["title"] for row in rows} == {case["expected"]["title"]}

@@ -87,7 +87,9 @@ def _evaluate(
     golden_hash: str | None,
 ) -> Evaluation:
     index = library.index.snapshot()
-    run = run_ab(questions, settings, index=index, embed_question=lambda text: library.question(text, index).vector)
+    run = run_ab(
+        questions, settings, index=index, embed_question=lambda text: library.question(text, index).vector
+    )
     verdict = run.gate(library.settings.evaluation)
     stored = write_run(
         library.settings.runs, run, verdict, index.generation, day=day, golden_hash=golden_hash
