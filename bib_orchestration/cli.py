@@ -72,6 +72,17 @@ def _command(
     return command
 
 
+def _retrieval_options(command: argparse.ArgumentParser) -> None:
+    """What a search and an evaluation have in common; bib.toml's settings are the defaults."""
+    command.add_argument("--top-k", type=_positive, metavar="N", help="chunks a question")
+    command.add_argument(
+        "--threshold", type=_cosine, metavar="COSINE", help="cosine from which a sentence stays"
+    )
+    command.add_argument("--window", type=_count, metavar="N", help="neighbours kept on either side")
+    command.add_argument("--source-type", metavar="TYPE", help="only chunks of such sources")
+    command.add_argument("--app", metavar="APP", help="only chunks of this app")
+
+
 # --- index
 
 
@@ -107,17 +118,11 @@ def _named_sources(settings: Settings, names: Sequence[str]) -> list[Any]:
 def _search_command(commands: Any) -> None:
     command = _command(commands, "search", _search, "Find the chunks for a question.")
     command.add_argument("question", help="what is asked")
-    command.add_argument("--top-k", type=_positive, metavar="N", help="how many chunks (default: bib.toml's)")
     command.add_argument("--ranking", choices=["vector", "hybrid"], help="how to rank (default: bib.toml's)")
     command.add_argument(
         "--trim", action=argparse.BooleanOptionalAction, help="keep only the sentences that matter"
     )
-    command.add_argument(
-        "--threshold", type=_cosine, metavar="COSINE", help="cosine from which a sentence stays"
-    )
-    command.add_argument("--window", type=_count, metavar="N", help="neighbours kept on either side")
-    command.add_argument("--source-type", metavar="TYPE", help="only chunks of such sources")
-    command.add_argument("--app", metavar="APP", help="only chunks of this app")
+    _retrieval_options(command)
 
 
 def _search(parsed: argparse.Namespace, settings: Settings) -> int:
@@ -168,13 +173,7 @@ def _eval_command(commands: Any) -> None:
         "--last", type=_positive, metavar="N", help="size of the golden set (default: bib.toml's)"
     )
     command.add_argument("--variants", metavar="A,B", help="baseline,trim by default")
-    command.add_argument("--top-k", type=_positive, metavar="N", help="chunks a question, at most 20")
-    command.add_argument(
-        "--threshold", type=_cosine, metavar="COSINE", help="cosine from which a sentence stays"
-    )
-    command.add_argument("--window", type=_count, metavar="N", help="neighbours kept on either side")
-    command.add_argument("--source-type", metavar="TYPE", help="only chunks of such sources")
-    command.add_argument("--app", metavar="APP", help="only chunks of this app")
+    _retrieval_options(command)
 
 
 def _eval(parsed: argparse.Namespace, settings: Settings) -> int:

@@ -379,6 +379,12 @@ class TestSections:
         assert [chunk.text for chunk in chunk_markdown(text, mdx=True)] == ["Texto."]
         assert len(chunk_markdown(text)) == 2
 
+    def test_imports_at_the_head_of_a_section_are_left_out_of_mdx(self) -> None:
+        text = "import A from 'a';\n\nPrimero.\n\nimport es lo que se paga.\n\n# B\n\nexport const c = 1;\n\nTexto.\n"
+        texts = [chunk.text for chunk in chunk_markdown(text, mdx=True)]
+        assert texts == ["Primero.\n\nimport es lo que se paga.", "Texto."]
+        assert chunk_markdown(text)[0].text.startswith("import A")
+
 
 class TestInsertion:
     """What an edit costs in embeddings."""

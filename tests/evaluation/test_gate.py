@@ -76,7 +76,7 @@ def test_the_contracts_two_traps_are_stated() -> None:
     answers = found.condition("answers_as_good")
     assert answers.met is None
     assert answers.note == ANSWERS_UNMEASURED
-    assert "45 % fewer tokens, 7.5 % of the answers gone" in ANSWERS_UNMEASURED
+    assert "41 % fewer tokens, 6.3 % of the answers gone" in ANSWERS_UNMEASURED
 
 
 def test_the_traps_are_not_stated_where_they_do_not_hold() -> None:

@@ -123,12 +123,13 @@ def decoded(raw: RawFile) -> DecodedFile:
 def make_document(source: Source, file: DecodedFile, commit: str | None) -> Document:
     """The document in `file`, a file of `source` at `commit`: parses all of it, about 1 ms a page."""
     front = parse_front_matter(file.text)
-    own_title = front.title or _first_heading(file.text[front.body_start :])
+    mdx = file.path.lower().endswith(".mdx")
+    own_title = front.title or _first_heading(file.text[front.body_start :], mdx)
     return Document(
         doc_id=short_hash(f"{source.name}\0{file.path}"),
         source=source.name,
         path=file.path,
-        kind="mdx" if file.path.lower().endswith(".mdx") else "markdown",
+        kind="mdx" if mdx else "markdown",
         source_type=source.source_type,
         app=source.app,
         language=source.language,
@@ -155,9 +156,9 @@ def content_hash(text: str) -> str:
     return hashlib.sha256(normal(text).encode()).hexdigest()
 
 
-def _first_heading(body: str) -> str:
+def _first_heading(body: str, mdx: bool) -> str:
     """The first level-1 heading with a text in it; "" without one. Read as chunking reads headings."""
-    blocks = read_blocks(LINE_END.split(body))
+    blocks = read_blocks(LINE_END.split(body), mdx=mdx)
     return next((block.title for block in blocks if block.level == 1 and block.title), "")
 
 

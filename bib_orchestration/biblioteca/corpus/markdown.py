@@ -91,7 +91,7 @@ def chunk_markdown(
     Front matter and headings are in no chunk's text, but for the headings inside joined sections: a section
     of prose under `min_tokens` joins its next sibling. A fence, a table row or a list item that fits into
     `max_tokens` is never torn. What says nothing makes no chunk: rules, comments and bare tags alone and,
-    with `mdx`, import and export statements alone.
+    with `mdx`, import and export statements at the head of a section, or alone in it.
 
     >>> [(c.heading_path, c.text) for c in chunk_markdown("# Sede\\n\\nAbre a las 9.\\n\\n## Aviso\\n\\nHoy no.")]
     [('Sede', 'Abre a las 9.'), ('Sede > Aviso', 'Hoy no.')]
@@ -119,6 +119,9 @@ def _sections(lines: Sequence[str], mdx: bool) -> list[_Section]:
     blocks: list[Block] = []
 
     def close() -> None:
+        # What a page imports stands at its head, where it would be the first thing that a reader sees.
+        while blocks and mdx and is_mdx_statement(lines, blocks[0]):
+            blocks.pop(0)
         says_something = any(
             not says_nothing("\n".join(lines[block.first : block.last]))
             and not (mdx and is_mdx_statement(lines, block))
