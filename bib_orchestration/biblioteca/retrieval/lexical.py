@@ -59,7 +59,7 @@ def stems(text: str, language: str) -> list[str]:
     """The stems of a text's words in order, accents folded and stop words out.
 
     >>> stems("¿Cómo se instalan las estanterías?", "es")
-    ['instal', 'estant']
+    ['instal', 'estanteri']
     """
     stop = STOP_WORDS.get(language, frozenset())
     words = [word for word in words_of(text) if word not in stop]
