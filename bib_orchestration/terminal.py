@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from bib_orchestration.biblioteca.warehouse.query_log import LoadReport
 from bib_orchestration.circuits import CIRCUITS, cron_of, runs_anything
 
 NO_DATA = "no data"
+# Control characters (escape sequences among them) and those that change the direction of writing.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _MOST_PROBLEMS = 20
 _EXCERPT = 400
 _LONG_FIGURE = 40
@@ -35,7 +38,7 @@ _errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 def library(settings: Settings) -> Library:
     """The knowledge base, telling the terminal when it waits for another process."""
-    return Library(settings, on_wait=lambda message: _errors.print(f"[dim]{escape(message)}[/dim]"))
+    return Library(settings, on_wait=lambda message: _errors.print(f"[dim]{_safe(message)}[/dim]"))
 
 
 @contextmanager
@@ -97,21 +100,21 @@ def show_index(report: IndexingReport) -> None:
     if report.queries.added or report.runs_loaded:
         _console.print(f"loaded: {report.queries.added} logged questions, {report.runs_loaded} A/B runs")
     for line in report.queries.bad_lines[:_MOST_PROBLEMS]:
-        _console.print(f"[yellow]left out[/yellow] {escape(line)}")
+        _console.print(f"[yellow]left out[/yellow] {_safe(line)}")
     for name in report.removed_sources:
         _console.print(f"removed: source {name}, which bib.toml no longer names")
     for source in report.sources:
         _show_problems(source.source, [(p.path, p.reason) for p in source.problems], "skipped")
         _show_problems(source.source, source.warnings, "read, but")
     for error in report.errors:
-        _errors.print(f"[bold red]failed:[/bold red] {escape(error)}")
+        _errors.print(f"[bold red]failed:[/bold red] {_safe(error)}")
 
 
 def _show_problems(source: str, problems: list[tuple[str, str]], what: str) -> None:
     for path, reason in problems[:_MOST_PROBLEMS]:
-        _console.print(f"[yellow]{what}[/yellow] {escape(source)}/{escape(path)}: {escape(reason)}")
+        _console.print(f"[yellow]{what}[/yellow] {_safe(source)}/{_safe(path)}: {_safe(reason)}")
     if len(problems) > _MOST_PROBLEMS:
-        _console.print(f"… and {len(problems) - _MOST_PROBLEMS} more in {escape(source)}")
+        _console.print(f"… and {len(problems) - _MOST_PROBLEMS} more in {_safe(source)}")
 
 
 # --- search
@@ -165,14 +168,14 @@ def show_search(found: Retrieval, lines: dict[tuple[str, str, str], int]) -> Non
         line = lines.get((chunk.content_id, chunk.source, chunk.path))
         place = f"{chunk.source}/{chunk.path}" + (f":{line}" if line else "")
         _console.print(
-            f"[bold]{number}. {escape(place)}[/bold]  [dim]score {chunk.score:.3f}, cosine {chunk.cosine:.3f}[/dim]"
+            f"[bold]{number}. {_safe(place)}[/bold]  [dim]score {chunk.score:.3f}, cosine {chunk.cosine:.3f}[/dim]"
         )
         if heading := chunk.heading_path or chunk.title:
-            _console.print(f"   [cyan]{escape(heading)}[/cyan]")
+            _console.print(f"   [cyan]{_safe(heading)}[/cyan]")
         text = chunk.text if len(chunk.text) <= _EXCERPT else chunk.text[:_EXCERPT].rstrip() + " …"
         for text_line in text.split("\n"):
             # Not as markup: a backslash at a line's end would come out twice.
-            _console.print(f"   {text_line}", markup=False)
+            _console.print(f"   {_shown(text_line)}", markup=False)
         _console.print()
     trimmed = f", trimmed from {found.tokens_before}" if found.tokens_in_context < found.tokens_before else ""
     _console.print(f"{found.tokens_in_context} tokens in context{trimmed}")
@@ -202,17 +205,17 @@ def show_evaluation(evaluation: Evaluation) -> None:
     _console.print(gate)
     for condition in evaluation.gate.conditions:
         if condition.note:
-            _console.print(f"{condition.name}: {escape(condition.note)}")
+            _console.print(f"{condition.name}: {_safe(condition.note)}")
     verdict = evaluation.gate.verdict
     _console.print(f"\nverdict: [{_VERDICT_STYLES[verdict]}]{verdict}[/]")
-    _console.print(f"[dim]written to {escape(str(evaluation.stored.folder))}[/dim]")
+    _console.print(f"[dim]written to {_safe(str(evaluation.stored.folder))}[/dim]")
 
 
 # --- status
 
 
 def show_status(status: dict[str, Any], settings: Settings) -> None:
-    _console.print(f"[dim]{escape(status['config'])}, state in {escape(status['home'])}[/dim]\n")
+    _console.print(f"[dim]{_safe(status['config'])}, state in {_safe(status['home'])}[/dim]\n")
     table = _table("source", "type", "documents>", "chunks>", "tokens>", "changed (UTC)", "commit", "state")
     for row in status["sources"]:
         state = "[red]failed[/red]" if row["error"] else ("ok" if row["documents"] else "never read")
@@ -231,7 +234,7 @@ def show_status(status: dict[str, Any], settings: Settings) -> None:
     _console.print(table)
     for row in status["sources"]:
         if row["error"]:
-            _console.print(f"[red]failed:[/red] {escape(row['error'])}")
+            _console.print(f"[red]failed:[/red] {_safe(row['error'])}")
         _show_problems(row["source"], [(p["path"], p["reason"]) for p in row["problems"]], "skipped")
     _show_index_state(status["index"])
     queries = status["queries"]
@@ -254,7 +257,7 @@ def _show_index_state(index: dict[str, Any] | None) -> None:
         _console.print("index: none yet; `bib index` makes it")
         return
     _console.print(
-        f"index: {index['contents']} contents by {escape(index['model'])} {escape(index['revision'][:12])} "
+        f"index: {index['contents']} contents by {_safe(index['model'])} {_safe(index['revision'][:12])} "
         f"({index['dimension']} dimensions), {index['table']}"
     )
 
@@ -289,10 +292,10 @@ def show_backfill(
             for name, value in figures.items()
             if value and not name.startswith("dagster/") and len(str(value)) < _LONG_FIGURE
         ]
-        table.add_row(asset, partition, str(rows), escape(", ".join(shown)))
+        table.add_row(asset, partition, str(rows), _safe(", ".join(shown)))
     _console.print(table)
     for failure in failures:
-        _errors.print(f"[bold red]failed:[/bold red] {escape(failure)}")
+        _errors.print(f"[bold red]failed:[/bold red] {_safe(failure)}")
 
 
 # --- log
@@ -316,7 +319,7 @@ def show_import(imported: ImportReport, loaded: LoadReport) -> None:
     )
     bad = [*imported.bad_rows, *loaded.bad_lines]
     for line in bad[:_MOST_PROBLEMS]:
-        _console.print(f"[yellow]left out[/yellow] {escape(line)}")
+        _console.print(f"[yellow]left out[/yellow] {_safe(line)}")
     if len(bad) > _MOST_PROBLEMS:
         _console.print(f"… and {len(bad) - _MOST_PROBLEMS} more")
 
@@ -331,6 +334,16 @@ def _table(*columns: str) -> Table:
         right = column.endswith(">")
         table.add_column(column.rstrip(">"), justify="right" if right else "left", overflow="fold")
     return table
+
+
+def _safe(text: str) -> str:
+    """A value in a line of our own: neither markup, nor a line end, nor what steers a terminal."""
+    return escape(_shown(text).replace("\n", "\N{SYMBOL FOR NEWLINE}").replace("\t", " "))
+
+
+def _shown(text: str) -> str:
+    """A text without what steers a terminal or turns its writing round."""
+    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _short_time(value: str | None) -> str:

@@ -359,6 +359,17 @@ def test_a_line_that_ends_in_a_backslash_is_printed_as_it_is(base: Base, bib: Ru
     assert "curl -X POST https://x.example \\\n" in bib(base, "search", "curl post").out
 
 
+def test_what_documents_say_does_not_steer_the_terminal(base: Base, bib: Run) -> None:
+    text = "# A\x1b[31m\u202e\n\nTexto \x1b[2J\x07 con [bold]marca[/bold].\n"
+    base.write("docs/raro\x1b[2J\n.md", text)
+    bib(base, "index")
+    for command in (["search", "texto marca"], ["index", "--full"], ["status"]):
+        said = bib(base, *command)
+        assert said.status == 0
+        assert not set("\x1b\x07\u202e") & set(said.out + said.err)
+    assert "con [bold]marca[/bold]." in bib(base, "search", "texto marca").out
+
+
 # --- how it looks
 
 
