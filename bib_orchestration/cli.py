@@ -18,10 +18,13 @@ from bib_orchestration.biblioteca.settings import Settings, SettingsError, load_
 from bib_orchestration.circuits import check_names
 
 DONE, FAILED, WRONG = 0, 1, 2
+# Arithmetic on days ends with the year 9999.
+_LAST_YEAR = 9000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status."""
+    _mend_streams()
     # numpy's BLAS would start a thread a core for products too small to gain from it.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     parsed = _parser().parse_args(arguments)
@@ -42,7 +45,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(error, WRONG)
     except _known_errors() as error:
         return _complain(error, FAILED)
+    except RuntimeError as error:
+        # LanceDB's own errors have no class of theirs.
+        if "lance" not in str(error):
+            raise
+        remedy = f"If {settings.index_address} is damaged, move it away: `bib index` builds it anew"
+        return _complain(f"{error}. {remedy}", FAILED)
     return status
+
+
+def _mend_streams() -> None:
+    """A stream that cron closed is as good as /dev/null; one that is not UTF-8 shows what it can."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -198,9 +217,12 @@ def _eval(parsed: argparse.Namespace, settings: Settings) -> int:
 
 def _day(text: str) -> date:
     try:
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no day; 2026-10-31 is right") from None
+        day = date.max
+    if day.year > _LAST_YEAR:
+        raise argparse.ArgumentTypeError(f"{text!r} is no day; 2026-10-31 is right")
+    return day
 
 
 def _cosine(text: str) -> float:
@@ -227,7 +249,7 @@ def _positive(text: str) -> int:
 
 def _questions(parsed: argparse.Namespace) -> list[str] | None:
     """The questions given; None when none were."""
-    given = list(parsed.question or [])
+    given = [text.encode("utf-8", "replace").decode() for text in parsed.question or []]
     if parsed.questions_file:
         try:
             given += parsed.questions_file.read_text(encoding="utf-8-sig").split("\n")
@@ -324,7 +346,11 @@ def _print(parsed: argparse.Namespace, value: Any, show: Any) -> None:
 
 
 def _complain(problem: object, status: int) -> int:
-    print(f"bib: {problem}", file=sys.stderr)
+    # A file's name may hold what steers a terminal.
+    text = "".join(
+        char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in str(problem)
+    )
+    print(f"bib: {text}", file=sys.stderr)
     return status
 
 

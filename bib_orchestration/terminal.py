@@ -32,8 +32,9 @@ _EXCERPT = 400
 _LONG_FIGURE = 40
 _VERDICT_STYLES = {"go": "bold green", "no-go": "bold red", "cannot conclude": "bold yellow"}
 
-_console = Console(highlight=False, soft_wrap=True)
-_errors = Console(stderr=True, highlight=False, soft_wrap=True)
+# Without emoji: `:key:` in a path or in code is what it says.
+_console = Console(highlight=False, soft_wrap=True, emoji=False)
+_errors = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 def library(settings: Settings) -> Library:
@@ -78,7 +79,7 @@ def index_json(report: IndexingReport) -> dict[str, Any]:
         "removed_sources": list(report.removed_sources),
         "index": asdict(report.index),
         "queries": asdict(report.queries),
-        "runs_loaded": report.runs_loaded,
+        "runs": asdict(report.runs),
         "errors": report.errors,
     }
 
@@ -97,9 +98,9 @@ def show_index(report: IndexingReport) -> None:
         f"{index.deleted} deleted; {index.embedded} embedded ({index.texts} texts given to the model)"
         + (f"; {index.generation} went live" if index.went_live else "")
     )
-    if report.queries.added or report.runs_loaded:
-        _console.print(f"loaded: {report.queries.added} logged questions, {report.runs_loaded} A/B runs")
-    for line in report.queries.bad_lines[:_MOST_PROBLEMS]:
+    if report.queries.added or report.runs.added:
+        _console.print(f"loaded: {report.queries.added} logged questions, {report.runs.added} A/B runs")
+    for line in [*report.queries.bad_lines, *report.runs.unreadable][:_MOST_PROBLEMS]:
         _console.print(f"[yellow]left out[/yellow] {_safe(line)}")
     for name in report.removed_sources:
         _console.print(f"removed: source {name}, which bib.toml no longer names")

@@ -196,3 +196,39 @@ def test_bom_and_line_ends_hide_no_front_matter_and_change_no_id(tmp_path: Path)
         ids.append([row["content_id"] for row in rows])
     assert ids[0] == ids[1]
     assert ids[0]
+
+
+@pytest.mark.parametrize(
+    "block",
+    ["---\nid: 0x{}\n---\n".format("a" * 4000), "+++\na = 0x{}\n+++\n".format("f" * 5000)],
+    ids=["yaml", "toml"],
+)
+def test_a_number_that_json_cannot_hold_stops_nothing(driver: Driver, block: str) -> None:
+    driver.run([{"op": "write", "path": "a.md", "text": block + "Hola a todos.\n"}, {"op": "index"}])
+    assert driver.text_after(2) == "Hola a todos."
+
+
+def test_offsets_follow_a_document_whose_line_ends_change(driver: Driver) -> None:
+    text = "Uno dos.\r\n\r\n# H\r\n\r\ntres cuatro.\r\n"
+    driver.run([{"op": "write", "path": "c.md", "text": text}, {"op": "index"}])
+    lines = [{"op": "write", "path": "c.md", "text": text.replace("\r\n", "\n")}, {"op": "index"}]
+    driver.run(lines)
+    assert driver.embedded[2] == 0
+    with driver.library.warehouse.read() as connection:
+        wrong = connection.sql(
+            "SELECT c.text FROM bib_chunks AS c JOIN bib_docs AS d USING (doc_id)"
+            ' WHERE substr(d.text, c.start + 1, c."end" - c.start) <> c.text'
+        ).fetchall()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("content", ["{}", "", '{"day": 5}'])
+def test_a_run_that_cannot_be_read_costs_only_itself(driver: Driver, content: str) -> None:
+    driver.run([{"op": "write", "path": "a.md", "text": "Hola a todos.\n"}])
+    folder = driver.library.settings.runs / "x"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(content, encoding="utf-8")
+    report = index_all(driver.library)
+    assert report.index.added == 1
+    assert [str(folder) in line for line in report.runs.unreadable] == [True]
+    assert driver.library.warehouse.read_copy.exists()

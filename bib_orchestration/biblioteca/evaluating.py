@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -14,6 +15,8 @@ from bib_orchestration.biblioteca.evaluation.runs import StoredRun, load_runs, o
 from bib_orchestration.biblioteca.library import Library
 from bib_orchestration.biblioteca.settings import Settings
 from bib_orchestration.biblioteca.warehouse import query_log
+
+log = logging.getLogger(__name__)
 
 GOLDEN_SET = "golden_set"
 
@@ -94,5 +97,6 @@ def _evaluate(
     stored = write_run(
         library.settings.runs, run, verdict, index.generation, day=day, golden_hash=golden_hash
     )
-    load_runs(library.warehouse, library.settings.runs)
+    for unreadable in load_runs(library.warehouse, library.settings.runs).unreadable:
+        log.warning("an A/B run was left out: %s", unreadable)
     return Evaluation(run, verdict, stored)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bib_orchestration.biblioteca.evaluation.runs import load_runs
+from bib_orchestration.biblioteca.evaluation.runs import LoadedRuns, load_runs
 from bib_orchestration.biblioteca.index.corpus_contents import corpus_hash
 from bib_orchestration.biblioteca.index.sync import IndexReport, Progress, sync_index
 from bib_orchestration.biblioteca.library import Library
@@ -38,7 +38,7 @@ class IndexingReport:
     removed_sources: those that bib.toml no longer names; their rows are gone.
     index: what bringing the index level did.
     queries: what was loaded of the query log.
-    runs_loaded: A/B runs that the warehouse lacked.
+    runs: what was loaded of the A/B runs.
     """
 
     sources: tuple[SourceReport, ...]
@@ -46,7 +46,7 @@ class IndexingReport:
     removed_sources: tuple[str, ...]
     index: IndexReport
     queries: LoadReport
-    runs_loaded: int
+    runs: LoadedRuns
 
     @property
     def errors(self) -> list[str]:

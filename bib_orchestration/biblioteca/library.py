@@ -26,6 +26,8 @@ from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel, read_mod
 
 log = logging.getLogger(__name__)
 
+# In characters: the built-in model takes texts of any length, and 7 GB for one of a megabyte.
+LONGEST_QUESTION = 8000
 # Beside the package in a checkout.
 MODELS_FOLDER = Path(__file__).resolve().parents[2] / "dbt_like_sql" / "models"
 
@@ -68,7 +70,11 @@ class Library:
         Raises NoIndex, EmbeddingError.
         """
         generation = (index or self.index.snapshot()).generation
-        vector = self._embedder_of(generation).embed_question(text)
+        if len(text) > LONGEST_QUESTION:
+            log.warning(
+                "a question of %d characters is embedded by its first %d", len(text), LONGEST_QUESTION
+            )
+        vector = self._embedder_of(generation).embed_question(text[:LONGEST_QUESTION])
         return Question(text, vector, generation.fingerprint)
 
     def _embedder_of(self, generation: Generation) -> Embedder:

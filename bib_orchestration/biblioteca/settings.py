@@ -39,6 +39,8 @@ STEMMERS = {
     "nl": "dutch",
     "pt": "portuguese",
 }
+# An address such as "md:name" or "s3://bucket", which no folder is put before.
+_SCHEME = re.compile(r"[a-z0-9_+]{2,}:")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 # Hours of rhythms that go round the clock: nothing is lost when the change of clocks skips or repeats one.
 _RHYTHMS = (set(range(24)), set(range(0, 24, 2)))
@@ -99,6 +101,9 @@ class Source(_Frozen):
 
     @model_validator(mode="after")
     def _place(self) -> Self:
+        for key, value in (("path", self.path), ("url", self.url), ("ref", self.ref)):
+            if "\0" in str(value):
+                raise ValueError(f"`{key}` holds a NUL character, which no name can")
         if self.kind == "folder":
             if self.path is None:
                 raise ValueError("a folder source needs `path`")
@@ -131,7 +136,7 @@ class ModelSettings(_Frozen):
     revision: str | None = None
     device: str = "cpu"
     batch_size: Annotated[int, Field(ge=1, le=4096)] = 32
-    threads: Annotated[int, Field(ge=1)] = 1
+    threads: Annotated[int, Field(ge=1, le=1024)] = 1
 
 
 class ChunkSettings(_Frozen):
@@ -321,6 +326,8 @@ def load_settings(
     for key, variable in (("warehouse", "BIB_WAREHOUSE"), ("index", "BIB_INDEX")):
         if environ.get(variable):
             raw[key] = environ[variable]
+        elif isinstance(raw.get(key), str) and raw[key] and not _SCHEME.match(raw[key]):
+            raw[key] = str(config.parent / raw[key])
     try:
         settings = Settings.model_validate(raw)
     except ValidationError as error:
@@ -339,7 +346,8 @@ def _parse(config: Path) -> dict[str, Any]:
         raise SettingsError(f"{config}: no such file; name an existing {CONFIG_NAME} in BIB_CONFIG") from None
     except OSError as error:
         raise SettingsError(f"{config}: {error.strerror}; name a {CONFIG_NAME} in BIB_CONFIG") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
+        # Bad TOML and bad UTF-8 are ValueErrors, and so is a number of 5,000 digits.
         raise SettingsError(f"{config}: not readable as TOML: {error}") from None
     if not raw.get("sources"):
         raise SettingsError(

@@ -95,9 +95,11 @@ def _index(settings: Settings) -> dict[str, Any] | None:
 
 def _last_run(runs: Path, run_id: str, questions: int) -> dict[str, Any]:
     results = runs / run_id / "results.json"
-    verdict = (
-        json.loads(results.read_text(encoding="utf-8"))["gate"]["verdict"] if results.is_file() else None
-    )
+    try:
+        verdict = json.loads(results.read_text(encoding="utf-8"))["gate"]["verdict"]
+    except (OSError, ValueError, KeyError, TypeError):
+        # Removed or damaged: its rows tell of it all the same.
+        verdict = None
     return {"run_id": run_id, "questions": questions, "verdict": verdict}
 
 

@@ -38,7 +38,7 @@ def test_index_as_json_and_a_second_time(base: Base, bib: Run) -> None:
         "removed_sources",
         "index",
         "queries",
-        "runs_loaded",
+        "runs",
         "errors",
     ]
     assert [source["source"] for source in first.json["sources"]] == ["wiki", "docs"]

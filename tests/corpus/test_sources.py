@@ -433,6 +433,22 @@ class TestGitCheckout:
         with pytest.raises(SourceError, match="has no folder 'drafts'"):
             read_source(of_git(repository / "drafts"), checkouts)
 
+    def test_what_the_config_of_a_repository_names_is_not_run(
+        self, repository: Path, tmp_path: Path, checkouts: Path
+    ) -> None:
+        ran, theirs = tmp_path / "ran", tmp_path / "theirs"
+        git(tmp_path, "clone", "--quiet", str(repository), "theirs")
+        git(theirs, "config", "remote.origin.uploadpack", f"touch {ran}; git-upload-pack")
+        assert read_source(of_git(theirs, fetch=True), checkouts).files
+        # A partial clone would fetch what it lacks while it is read.
+        git(theirs, "config", "extensions.partialClone", "origin")
+        git(theirs, "config", "remote.origin.promisor", "true")
+        blob = git(theirs, "rev-parse", "HEAD:README.md")
+        (theirs / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+        found = problems(read_source(of_git(theirs), checkouts))
+        assert found["README.md"].kept
+        assert not ran.exists()
+
     def test_bare_repository(self, repository: Path, tmp_path: Path, checkouts: Path) -> None:
         git(tmp_path, "clone", "--quiet", "--bare", str(repository), "bare.git")
         assert len(read_source(of_git(tmp_path / "bare.git"), checkouts).files) == 3

@@ -192,11 +192,11 @@ def test_rows_are_rebuilt_from_the_files(evaluate: Evaluate, library: Library) -
     everything = "SELECT * FROM ab_results ORDER BY run_id, rank, variant"
     with library.warehouse.read() as connection:
         before = connection.sql(everything).fetchall()
-    assert load_runs(library.warehouse, library.settings.runs) == 0
+    assert load_runs(library.warehouse, library.settings.runs).added == 0
     Path(library.settings.warehouse_address).unlink()
     anew = Library(library.settings)
     runs = {row[0] for row in before}
-    assert load_runs(anew.warehouse, library.settings.runs) == len(runs)
+    assert load_runs(anew.warehouse, library.settings.runs).added == len(runs)
     with anew.warehouse.read() as connection:
         assert connection.sql(everything).fetchall() == before
     index_all(library)
@@ -210,7 +210,7 @@ def test_a_run_that_is_half_written_is_ignored(evaluate: Evaluate, library: Libr
         (half / "results.json").write_text('{"summary"')
         if name.startswith("."):
             (half / "run.json").write_text('{"run_id"')
-    assert load_runs(library.warehouse, library.settings.runs) == 0
+    assert load_runs(library.warehouse, library.settings.runs).added == 0
 
 
 def test_a_run_that_cannot_be_written_leaves_nothing(

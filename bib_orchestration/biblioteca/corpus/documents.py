@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from bib_orchestration.biblioteca.corpus.blocks import read_blocks
+from bib_orchestration.biblioteca.corpus.blocks import MAX_TITLE, read_blocks
 from bib_orchestration.biblioteca.corpus.chunks import short_hash
 from bib_orchestration.biblioteca.corpus.decoding import UnreadableDocument, decode
 from bib_orchestration.biblioteca.corpus.front_matter import one_line, parse_front_matter
-from bib_orchestration.biblioteca.corpus.normal_text import LINE_END, normal
+from bib_orchestration.biblioteca.corpus.normal_text import LINE_END
 from bib_orchestration.biblioteca.corpus.raw_files import RawFile
 from bib_orchestration.biblioteca.corpus.sizes import count_tokens
 from bib_orchestration.biblioteca.settings import Source
@@ -84,7 +84,7 @@ class Document:
     front_matter: dict[str, Any]
     """As JSON can hold it."""
     content_hash: str
-    """SHA-256 of the text in NFC with LF line ends: other line ends, encoding or BOM are no change."""
+    """SHA-256 of the decoded text: another encoding or BOM is no change, other line ends are."""
     bytes: int
     """Size of the file."""
     tokens: int
@@ -124,7 +124,7 @@ def make_document(source: Source, file: DecodedFile, commit: str | None) -> Docu
     """The document in `file`, a file of `source` at `commit`: parses all of it, about 1 ms a page."""
     front = parse_front_matter(file.text)
     mdx = file.path.lower().endswith(".mdx")
-    own_title = front.title or _first_heading(file.text[front.body_start :], mdx)
+    own_title = front.title[:MAX_TITLE].strip() or _first_heading(file.text[front.body_start :], mdx)
     return Document(
         doc_id=short_hash(f"{source.name}\0{file.path}"),
         source=source.name,
@@ -148,12 +148,15 @@ def make_document(source: Source, file: DecodedFile, commit: str | None) -> Docu
 
 
 def content_hash(text: str) -> str:
-    """SHA-256 (hex) of `text` in normal form, so that other line ends or accents in two parts are no change.
+    """SHA-256 (hex) of `text` as it is: chunks' offsets are of this text and no other.
 
-    >>> content_hash("adiós\\r\\n") == content_hash("adio\\u0301s\\n")
-    True
+    Other line ends are a change, then, and cut anew; embedded they are not, as content ids are of the normal
+    form.
+
+    >>> content_hash("adiós") == content_hash("adiós\\r\\n")
+    False
     """
-    return hashlib.sha256(normal(text).encode()).hexdigest()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _first_heading(body: str, mdx: bool) -> str:

@@ -23,6 +23,8 @@ from bib_orchestration.biblioteca.corpus.normal_text import LINE_END
 
 MAX_FRONT_MATTER = 64 * 1024
 MAX_NESTING = 64
+# In bits.
+LONGEST_INTEGER = 1024
 
 _KEY_LINE = re.compile(r"[ \t]*(?:[\w.-]+|\"[^\"\r\n]*\"|'[^'\r\n]*')[ \t]*:(?:[ \t]|$)")
 _TOML_KEY_LINE = re.compile(r"[ \t]*(?:[\w.\"'-]+[ \t]*=|\[)")
@@ -239,6 +241,9 @@ def _json_safe(value: Any, nesting: int = 0) -> Any:
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
+    if isinstance(value, int) and value.bit_length() > LONGEST_INTEGER:
+        # Python refuses to write a number of over 4,300 digits, and no reader of JSON would take it.
+        return hex(value)
     return _well_formed(value) if isinstance(value, str) else value
 
 

@@ -48,7 +48,7 @@ def _checkout(source: Source) -> Repository:
     prefix = os.fsdecode(outside.git("rev-parse", "--show-prefix")).removesuffix("\n")
     repository = Repository(source, place, ("-C", place), prefix.rstrip("/"), (source.ref,))
     if source.fetch:
-        repository.git("fetch", "--quiet", "--no-recurse-submodules")
+        repository.git("fetch", "--quiet", "--no-recurse-submodules", "--upload-pack=git-upload-pack")
     return repository
 
 

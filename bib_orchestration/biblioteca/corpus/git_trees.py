@@ -48,6 +48,7 @@ _GIT_SETTINGS = (
     "core.fsmonitor=false",
 )
 # Set inside a git hook, these would send our git to another repository than the one asked for.
+_TRANSPORTS = "file:git:http:https:ssh"
 _REDIRECTING = (
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -252,7 +253,7 @@ def _started(
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env=_environment(),
+            env=_environment(arguments),
             # Without a terminal nobody can be asked for a password; and its own group can be ended whole.
             start_new_session=True,
         )
@@ -271,8 +272,11 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _environment() -> dict[str, str]:
+def _environment(arguments: Sequence[str]) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in _REDIRECTING}
+    # Reading starts no transport: what a partial clone lacks is missing, and nothing that its config names is
+    # run to get it.
+    kept["GIT_ALLOW_PROTOCOL"] = _TRANSPORTS if {"fetch", "clone"} & set(arguments) else "none"
     # Messages in English: `_advice` reads them.
     return kept | {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never", "LC_ALL": "C", "LANGUAGE": ""}
 

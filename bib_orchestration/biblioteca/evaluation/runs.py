@@ -82,20 +82,36 @@ def output_with_gate(run: AbRun, verdict: Gate) -> dict[str, Any]:
     }
 
 
-def load_runs(warehouse: Warehouse, folder: Path) -> int:
-    """Load the runs that `ab_results` lacks; returns how many. All of it can be rebuilt this way.
+@dataclass(frozen=True, slots=True)
+class LoadedRuns:
+    """What loading runs did: how many it added, and the folders that hold none, with the reason."""
 
-    A run without questions has no rows, and is none of them.
+    added: int
+    unreadable: list[str]
+
+
+def load_runs(warehouse: Warehouse, folder: Path) -> LoadedRuns:
+    """Load the runs that `ab_results` lacks. All of it can be rebuilt this way.
+
+    A run without questions has no rows, and is none of them. One that cannot be read costs only itself.
     """
     present = {path.parent.name: path for path in sorted(folder.glob(f"[!.]*/{RUN_JSON}"))}
     with warehouse.lock():
         with warehouse.read() as connection:
             loaded = {row[0] for row in connection.sql("SELECT DISTINCT run_id FROM ab_results").fetchall()}
         missing = {run_id: path for run_id, path in present.items() if run_id not in loaded}
-        if rows := [row for run_id, path in missing.items() for row in _rows(run_id, path)]:
+        rows: list[dict[str, Any]] = []
+        unreadable: list[str] = []
+        for run_id, path in missing.items():
+            try:
+                rows += _rows(run_id, path)
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                # pyarrow's own errors are ValueErrors.
+                unreadable.append(f"{path.parent}: {type(error).__name__}: {error}")
+        if rows:
             with warehouse.transaction() as connection:
                 insert_rows(connection, "ab_results", rows)
-    return len({row["run_id"] for row in rows})
+    return LoadedRuns(len({row["run_id"] for row in rows}), unreadable)
 
 
 def _rows(run_id: str, path: Path) -> list[dict[str, Any]]:

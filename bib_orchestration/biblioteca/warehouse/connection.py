@@ -197,6 +197,9 @@ class Warehouse:
                 _stop_engine()
                 if isinstance(error, duckdb.Error) and _DAMAGED.search(str(error)):
                     raise WarehouseError(self._how_to_rebuild(error)) from error
+                if isinstance(error, duckdb.IOException):
+                    # A full disk, most often.
+                    raise WarehouseError(f"{self.address}: {error}") from error
                 raise
             finally:
                 _open_addresses.clear()

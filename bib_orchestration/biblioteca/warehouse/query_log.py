@@ -216,8 +216,11 @@ def add_file(folder: Path, queries: Sequence[LoggedQuery]) -> Path:
     lines = "".join(to_line(query) for query in queries).encode()
     path = folder / f"import-{hashlib.sha256(lines).hexdigest()[:16]}{SUFFIX}"
     swap = path.with_suffix(f".{os.getpid()}.swap")
-    swap.write_bytes(lines)
-    swap.replace(path)
+    try:
+        swap.write_bytes(lines)
+        swap.replace(path)
+    finally:
+        swap.unlink(missing_ok=True)
     return path
 
 
