@@ -167,12 +167,25 @@ def _search(parsed: argparse.Namespace, settings: Settings) -> int:
     filters = Filters(source_type=parsed.source_type, app=parsed.app)
     index = library.index.snapshot()
     found = retrieve(library.question(parsed.question, index), top_k, options, filters, index=index)
+    if not found.chunks:
+        _hint_at_filters(parsed, settings)
     _print(
         parsed,
         terminal.search_json(parsed.question, found),
         lambda: terminal.show_search(found, terminal.line_numbers(settings, found)),
     )
     return DONE
+
+
+def _hint_at_filters(parsed: argparse.Namespace, settings: Settings) -> None:
+    """A filter that nothing in bib.toml can match is most likely a slip of the pen."""
+    for option, asked, known in (
+        ("--source-type", parsed.source_type, {source.source_type for source in settings.sources}),
+        ("--app", parsed.app, {source.app for source in settings.sources if source.app}),
+    ):
+        if asked is not None and asked not in known:
+            there = ", ".join(sorted(known)) or "none"
+            _complain(f"{option}: no source has {asked!r}; there are: {there}", WRONG)
 
 
 # --- eval

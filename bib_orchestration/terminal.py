@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bib_orchestration.biblioteca.corpus.chunks import heading_line
 from bib_orchestration.biblioteca.evaluating import Evaluation
 from bib_orchestration.biblioteca.indexing import IndexingReport
 from bib_orchestration.biblioteca.library import Library
@@ -171,7 +172,7 @@ def show_search(found: Retrieval, lines: dict[tuple[str, str, str], int]) -> Non
         _console.print(
             f"[bold]{number}. {_safe(place)}[/bold]  [dim]score {chunk.score:.3f}, cosine {chunk.cosine:.3f}[/dim]"
         )
-        if heading := chunk.heading_path or chunk.title:
+        if heading := heading_line(chunk.title, chunk.heading_path):
             _console.print(f"   [cyan]{_safe(heading)}[/cyan]")
         text = chunk.text if len(chunk.text) <= _EXCERPT else chunk.text[:_EXCERPT].rstrip() + " …"
         for text_line in text.split("\n"):

@@ -312,7 +312,12 @@ def read_published(warehouse: Warehouse) -> Iterator[DuckDBPyConnection | None]:
         with warehouse.read() as connection:
             yield connection
     elif not warehouse.read_copy.is_file():
-        yield None
+        # Nothing was published yet, or somebody removed it: then the warehouse itself is asked.
+        if Path(warehouse.address).is_file():
+            with warehouse.read() as connection:
+                yield connection
+        else:
+            yield None
     else:
         with ExitStack() as opened:
             try:
