@@ -370,6 +370,20 @@ def test_what_documents_say_does_not_steer_the_terminal(base: Base, bib: Run) ->
     assert "con [bold]marca[/bold]." in bib(base, "search", "texto marca").out
 
 
+def test_colons_are_no_emoji(base: Base, bib: Run) -> None:
+    base.write("docs/nota:key:.md", "# Claves\n\nUsa `a:b:c` y :warning: siempre.\n")
+    bib(base, "index")
+    said = bib(base, "search", "claves warning").out
+    assert "nota:key:.md" in said
+    assert "Usa `a:b:c` y :warning: siempre." in said
+
+
+def test_a_filter_that_nothing_can_match_is_pointed_at(indexed: Base, bib: Run) -> None:
+    said = bib(indexed, "search", "vacaciones", "--source-type", "wik")
+    assert (said.status, said.out) == (0, "nothing found\n")
+    assert said.err.startswith("bib: --source-type: no source has 'wik'; there are: ")
+
+
 # --- how it looks
 
 

@@ -113,3 +113,10 @@ def test_a_bad_setting_is_one_line(indexed: Base) -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("bib: RETRIEVAL_TRIM_THRESHOLD: '0,4' is no cosine")
     assert done.stderr.count("\n") == 1
+
+
+def test_streams_that_cron_closed_are_no_fault(indexed: Base) -> None:
+    for closed in ("2>&-", ">&-"):
+        done = run(indexed, "sh", "-c", f"exec {sys.executable} -m bib_orchestration.cli index {closed}")
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
