@@ -229,7 +229,8 @@ def show_status(status: dict[str, Any], settings: Settings) -> None:
             str(row["documents"]),
             str(row["chunks"]),
             str(row["tokens"]),
-            _short_time(row["changed_at"]).replace(" ", "\N{NO-BREAK SPACE}"),
+            # Without the year, or the table would not fit into 80 columns.
+            _short_time(row["changed_at"])[5:].replace(" ", "\N{NO-BREAK SPACE}"),
             (row["commit"] or "")[:10],
             state,
         )
