@@ -19,10 +19,9 @@ import dagster as dg
 from bib_orchestration.biblioteca.settings import Settings, SettingsError
 from bib_orchestration.build import build_definitions
 from bib_orchestration.circuits import CORPUS, EVALUATION, ordered_sources
-from bib_orchestration.partitions import day_partitions, range_tags
+from bib_orchestration.partitions import day_partitions, range_tags, refresh_config
 
 INSTANCE_SETTINGS = Path(__file__).resolve().parent / "dagster.yaml"
-_REFRESHED = ("documents", "chunks", "chunk_index")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +137,7 @@ def _day_range(settings: Settings, asked: str) -> list[str]:
 def _run_config(assets: Sequence[str], full: bool) -> dict[str, Any]:
     # The figures are printed at the end; the whole log is in the UI.
     quiet: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-    refreshed = [name for name in assets if name in _REFRESHED] if full else []
-    return quiet | {"ops": {name: {"config": {"full": True}} for name in refreshed}}
+    return quiet | refresh_config(assets, full=full)
 
 
 def _check_assets(assets: Sequence[str] | None) -> None:

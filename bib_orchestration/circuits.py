@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from bib_orchestration.biblioteca.settings import Settings, SettingsError, Source
 
 CORPUS = ("documents", "chunks", "unique_chunks", "chunk_index")
+# Assets that can be told to read and verify all, whatever is stored.
+REFRESHED = ("documents", "chunks", "chunk_index")
 EVALUATION = ("oraculo_queries", "golden_set", "retrieval_ab")
 # Types of source that have a circuit of their own; `chunks` takes all others, so that none is left out.
 OWN_CIRCUIT = ("wiki", "session", "method")

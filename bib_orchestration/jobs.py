@@ -1,4 +1,4 @@
-"""Jobs that people launch themselves: a search, and an A/B run. Those of schedules are in `circuits`."""
+"""Jobs that people launch themselves: a search, and an A/B run. Those of schedules are in `schedules`."""
 
 import dagster as dg
 

@@ -6,11 +6,12 @@ One definition serves all kinds of source: a job over assets of two definitions 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import dagster as dg
 
 from bib_orchestration.biblioteca.settings import Settings
-from bib_orchestration.circuits import ordered_sources
+from bib_orchestration.circuits import REFRESHED, ordered_sources
 
 
 def source_partitions(settings: Settings) -> dg.StaticPartitionsDefinition:
@@ -33,3 +34,8 @@ def range_tags(keys: Iterable[str]) -> dict[str, str]:
         "dagster/asset_partition_range_start": listed[0],
         "dagster/asset_partition_range_end": listed[-1],
     }
+
+
+def refresh_config(assets: Iterable[str], *, full: bool) -> dict[str, Any]:
+    """The run config that tells those of `assets` that can be told whether to read and verify all."""
+    return {"ops": {name: {"config": {"full": full}} for name in assets if name in REFRESHED}}

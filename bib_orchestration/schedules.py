@@ -28,7 +28,7 @@ from bib_orchestration.circuits import (
     runs_anything,
 )
 from bib_orchestration.jobs import IN_PROCESS
-from bib_orchestration.partitions import range_tags
+from bib_orchestration.partitions import range_tags, refresh_config
 
 FINGERPRINT_TAG = "bib/fingerprint"
 MAX_RUNTIME_S = 6 * 3600
@@ -92,10 +92,8 @@ def _source_tick(context: dg.ScheduleEvaluationContext, circuit: Circuit, settin
     fingerprint = circuit_fingerprint(circuit, settings)
     if not circuit.full and fingerprint == _last_done(context.instance, job_name(circuit)):
         return dg.SkipReason(f"nothing changed in {', '.join(source.name for source in sources)}")
-    config = {"config": {"full": circuit.full}}
-    full = {name: config for name in circuit.assets if name in ("documents", "chunks", "chunk_index")}
     return dg.RunRequest(
-        run_config={"ops": full},
+        run_config=refresh_config(circuit.assets, full=circuit.full),
         tags={**range_tags(source.name for source in sources), FINGERPRINT_TAG: fingerprint},
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -42,6 +42,8 @@ class Library:
 
     settings: Settings
     on_wait: Callable[[str], None] = log.info
+    # The embedder of a generation that is still live although bib.toml names another model.
+    _former: Embedder | None = field(default=None, init=False, repr=False)
 
     @cached_property
     def warehouse(self) -> Warehouse:
@@ -84,8 +86,6 @@ class Library:
         if self._former is None or fingerprint_of(self._former.card) != generation.fingerprint:
             self._former = self._make_former(generation)
         return self._former
-
-    _former: Embedder | None = None
 
     def _make_former(self, generation: Generation) -> Embedder:
         named = f"{generation.model} ({generation.revision})"

@@ -71,7 +71,6 @@ class _Walk:
         self.found: list[_Listed] = []
         self.problems: list[Problem] = []
         self._selection = Selection(source)
-        self._root = root
         self._inside = root.rstrip(b"/") + b"/"
 
     def run(self) -> None:

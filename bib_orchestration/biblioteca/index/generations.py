@@ -79,9 +79,6 @@ class IndexStore:
                 return sorted(names)
             page = self.db.list_tables(page_token=page.page_token)
 
-    def has(self, table: str) -> bool:
-        return self.find(table) is not None
-
     def open(self, table: str) -> Any:
         return self.db.open_table(table)
 
