@@ -27,7 +27,7 @@ from bib_orchestration.biblioteca.evaluating import ab_settings, evaluate_now
 from bib_orchestration.biblioteca.indexing import index_all
 from bib_orchestration.biblioteca.library import Library
 from bib_orchestration.biblioteca.progress import ProgressLog
-from bib_orchestration.biblioteca.retrieval.retrieve import Filters, Question, RetrievalOptions, retrieve
+from bib_orchestration.biblioteca.retrieval.retrieve import Filters, Retrieval, RetrievalOptions, retrieve
 from bib_orchestration.biblioteca.settings import load_settings
 from bib_orchestration.biblioteca.warehouse.query_import import import_log
 
@@ -157,21 +157,34 @@ def evaluating(library: Library, questions: list[dict[str, Any]], scratch: Path)
 
 
 def retention(library: Library, questions: list[dict[str, Any]]) -> None:
-    """What the gate's note says: of the questions whose page was found, how many keep their answer whole."""
-    print("| trimming (threshold 0.38) | tokens saved | answers kept, of those found |\n|---|---|---|")
+    """How many questions find their paragraph, and what the gate's note says: how many of those keep their
+    answer whole when chunks are trimmed."""
     index = library.index.snapshot()
     filters = Filters(source_type="xquad")
-    vectors = [library.question(question["question"]).vector for question in questions]
+    asked = [library.question(question["question"], index) for question in questions]
+
+    def retrieved(options: RetrievalOptions) -> Iterator[tuple[dict[str, Any], Retrieval]]:
+        for gold, question in zip(questions, asked, strict=True):
+            yield gold, retrieve(question, 5, options, filters, index=index)
+
+    print("| ranking, among XQuAD's paragraphs | recall@5 | MRR@5 |\n|---|---|---|")
+    for ranking in ("vector", "hybrid"):
+        ranks = [
+            next((n for n, chunk in enumerate(result.chunks, 1) if chunk.path == gold["path"]), None)
+            for gold, result in retrieved(RetrievalOptions(ranking=ranking))
+        ]
+        reciprocal = sum(1 / rank for rank in ranks if rank) / len(ranks)
+        print(f"| {ranking} | {share(ranks, 5):.3f} | {reciprocal:.3f} |")
+
+    print("\n| trimming (threshold 0.38) | tokens saved | answers kept, of those found |\n|---|---|---|")
     for window in (0, 1):
         found = kept = tokens = before = 0
-        options = RetrievalOptions(ranking="hybrid", trim=True, trim_window=window)
-        for asked, vector in zip(questions, vectors, strict=True):
-            result = retrieve(Question(asked["question"], vector), 5, options, filters, index=index)
+        for gold, result in retrieved(RetrievalOptions(ranking="hybrid", trim=True, trim_window=window)):
             tokens += result.tokens_in_context
             before += result.tokens_before
-            gold = [chunk for chunk in result.chunks if chunk.path == asked["path"]]
-            found += bool(gold)
-            kept += any(asked["answer"] in chunk.text for chunk in gold)
+            chunks = [chunk for chunk in result.chunks if chunk.path == gold["path"]]
+            found += bool(chunks)
+            kept += any(gold["answer"] in chunk.text for chunk in chunks)
         print(f"| window {window} | {1 - tokens / before:.1%} | {kept / found:.1%} ({kept} of {found}) |")
 
 
