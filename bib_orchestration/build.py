@@ -11,31 +11,40 @@ from bib_orchestration.assets.evaluation import evaluation_assets
 from bib_orchestration.assets.index import chunk_index
 from bib_orchestration.assets.queries import oraculo_queries
 from bib_orchestration.assets.sql_models import model_assets
-from bib_orchestration.biblioteca.library import MODELS_FOLDER, Library
+from bib_orchestration.biblioteca.library import TESTS_FOLDER, Library
 from bib_orchestration.biblioteca.settings import Settings
-from bib_orchestration.biblioteca.warehouse.sql_models import read_models
-from bib_orchestration.checks import corpus_checks
+from bib_orchestration.biblioteca.warehouse.sql_models import read_tests
+from bib_orchestration.checks import corpus_checks, index_checks, sql_checks
 from bib_orchestration.jobs import IN_PROCESS, build_jobs
-from bib_orchestration.schedules import build_schedules
+from bib_orchestration.schedules import build_schedules, freshness_policies
 
 
 def build_definitions(settings: Settings, *, library: Library | None = None) -> dg.Definitions:
     """All that Dagster sees of a knowledge base. `library` stands in for the one made from settings."""
     library = library or Library(settings)
+    models = library.models
     with warnings.catch_warnings():
-        # Single-run backfills are in beta, and what lets a range run from the command line.
+        # Single-run backfills and freshness policies are in beta; the first lets a range run from the
+        # command line.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return dg.Definitions(
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        policies = freshness_policies(settings, models)
+        definitions = dg.Definitions(
             assets=[
                 *corpus_assets(settings),
                 chunk_index,
                 oraculo_queries,
-                *model_assets(settings, read_models(MODELS_FOLDER)),
+                *model_assets(settings, models),
                 *evaluation_assets(settings),
             ],
-            asset_checks=corpus_checks(),
+            asset_checks=[*corpus_checks(), *sql_checks(read_tests(TESTS_FOLDER), models), *index_checks()],
             jobs=build_jobs(settings, library),
-            schedules=build_schedules(settings),
+            schedules=build_schedules(settings, models),
             resources={"library": library},
             executor=IN_PROCESS,
+        )
+        return definitions.map_resolved_asset_specs(
+            func=lambda spec: spec.replace_attributes(
+                freshness_policy=policies.get(spec.key.to_user_string())
+            )
         )

@@ -1,30 +1,80 @@
-"""Metadata for the UI: bounded tables and lists. An asset page must stay quick, whatever the run did."""
+"""Metadata for the UI: bounded tables, column schemas and lineage. An asset page must stay quick, whatever
+the run did. Plots are in `plots`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from bib_orchestration.biblioteca.evaluating import Evaluation
+from bib_orchestration import plots
 from bib_orchestration.biblioteca.warehouse.schema import TABLES
 
+if TYPE_CHECKING:
+    from bib_orchestration.biblioteca.evaluating import Evaluation
+    from bib_orchestration.biblioteca.warehouse.column_lineage import Lineage
+
 MOST_ROWS = 50
+MOST_CHARS = 300
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
-    """Rows as a table of at most MOST_ROWS rows; what was left out is said below it."""
-    lines = [_line(columns), _line(["---"] * len(columns))]
-    lines += [_line([row.get(column) for column in columns]) for row in rows[:MOST_ROWS]]
+def table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, most_chars: int = MOST_CHARS
+) -> dg.MarkdownMetadataValue:
+    """Rows as a table of at most MOST_ROWS rows; what was left out is said below it.
+
+    A cell longer than `most_chars` is cut.
+    """
+    lines = [_line(columns, most_chars), _line(["---"] * len(columns), most_chars)]
+    lines += [_line([row.get(column) for column in columns], most_chars) for row in rows[:MOST_ROWS]]
     left_out = len(rows) - MOST_ROWS
     return dg.MetadataValue.md("\n".join(lines) + (f"\n\n… and {left_out} more" if left_out > 0 else ""))
 
 
 def table_schema(name: str) -> dg.TableSchema:
     """The columns of one of the warehouse's own tables."""
+    return column_schema(TABLES[name])
+
+
+def column_schema(columns: Mapping[str, str], lineage: Mapping[str, Lineage] | None = None) -> dg.TableSchema:
+    """Columns and their types; one whose lineage is unknown says so, and why."""
     return dg.TableSchema(
-        columns=[dg.TableColumn(column, type=kind) for column, kind in TABLES[name].items()]
+        columns=[
+            dg.TableColumn(name, type=kind, description=_where_unknown(lineage, name))
+            for name, kind in columns.items()
+        ]
+    )
+
+
+def _where_unknown(lineage: Mapping[str, Lineage] | None, column: str) -> str | None:
+    known = lineage.get(column) if lineage else None
+    return f"lineage unknown: {known.unknown}" if known and known.unknown else None
+
+
+def column_lineage(lineage: Mapping[str, Lineage], made_by: Mapping[str, str]) -> dg.TableColumnLineage:
+    """Where columns come from, as assets: `made_by` names the asset of a table that is no asset's name."""
+    return dg.TableColumnLineage(
+        {
+            column: [
+                dg.TableColumnDep(
+                    asset_key=dg.AssetKey(made_by.get(origin.table, origin.table)), column_name=origin.column
+                )
+                for origin in known.origins
+            ]
+            for column, known in lineage.items()
+            if known.origins
+        }
+    )
+
+
+def lineage_from(asset: str, origins: Mapping[str, Sequence[str]]) -> dg.TableColumnLineage:
+    """The lineage of columns that are made of those of one asset, by our own account."""
+    return dg.TableColumnLineage(
+        {
+            column: [dg.TableColumnDep(asset_key=dg.AssetKey(asset), column_name=name) for name in names]
+            for column, names in origins.items()
+        }
     )
 
 
@@ -69,17 +119,50 @@ def evaluation_metadata(evaluation: Evaluation) -> dict[str, Any]:
         **numbers,
         "verdict": evaluation.gate.verdict,
         "gate": table(conditions, ["condition", "measured", "required", "met", "note"]),
+        **_tokens_per_question(evaluation),
         "summary": dg.MetadataValue.json(summary),
         "results": table(rows, ["question", "variant", "tokens", "tokens_before", "top_score", "overlap"]),
         "run": dg.MetadataValue.path(str(evaluation.stored.folder)),
     }
 
 
-def _line(cells: Sequence[Any]) -> str:
-    return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
+def _tokens_per_question(evaluation: Evaluation) -> dict[str, dg.MarkdownMetadataValue]:
+    """The plot of whole against trimmed chunks, the largest saving first; nothing when there is no pair."""
+    from bib_orchestration.biblioteca.evaluation.metrics import BASELINE, TRIM
+
+    by_variant = {
+        variant: {
+            result.question: result.tokens for result in evaluation.run.results if result.variant == variant
+        }
+        for variant in (BASELINE, TRIM)
+    }
+    whole, trimmed = by_variant[BASELINE], by_variant[TRIM]
+    pairs = sorted(
+        ((question, whole[question], trimmed[question]) for question in whole if question in trimmed),
+        key=lambda pair: (pair[2] - pair[1], pair[0]),
+    )
+    if not pairs:
+        return {}
+    questions, before, after = zip(*pairs, strict=True)
+    settings = evaluation.run.settings
+    plot = plots.before_and_after(
+        questions,
+        before,
+        after,
+        names=("whole chunks", "trimmed"),
+        title=f"Tokens per question (threshold {settings.trim_threshold:g}, window {settings.trim_window})",
+        unit="tokens",
+    )
+    return {"tokens_per_question": plot}
 
 
-def _cell(value: Any) -> str:
+def _line(cells: Sequence[Any], most_chars: int) -> str:
+    return "| " + " | ".join(_cell(cell, most_chars) for cell in cells) + " |"
+
+
+def _cell(value: Any, most_chars: int) -> str:
     if value is None:
         return "no data"
-    return " ".join(str(value).split()).replace("|", "\\|")
+    text = " ".join(str(value).split())
+    shown = text if len(text) <= most_chars else text[: most_chars - 1] + "…"
+    return shown.replace("|", "\\|")

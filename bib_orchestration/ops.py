@@ -1,16 +1,14 @@
 """Ops over the shared retrieve and trim module: what a question goes through, step by step.
 
-Each shows in the run what it was given and what it made of it.
+Each shows in the run what it was given and what it made of it. What needs numpy is imported by the op that
+runs it: to load the definitions must stay cheap.
 """
 
 from dataclasses import replace
 
 import dagster as dg
 
-from bib_orchestration.biblioteca.evaluating import ab_settings, evaluate_now
 from bib_orchestration.biblioteca.retrieval.chunk import Filters, Question, Retrieval, RetrievalOptions
-from bib_orchestration.biblioteca.retrieval.retrieve import retrieve
-from bib_orchestration.biblioteca.retrieval.trim import trim_chunks
 from bib_orchestration.displays import evaluation_metadata, table
 from bib_orchestration.resources import LibraryResource
 
@@ -64,6 +62,8 @@ def embed_question(config: QuestionConfig, library: LibraryResource) -> Question
 def retrieve_chunks(
     context: dg.OpExecutionContext, config: RetrieveConfig, library: LibraryResource, question: Question
 ) -> Retrieval:
+    from bib_orchestration.biblioteca.retrieval.retrieve import retrieve
+
     settings = library.settings.retrieval
     ranking = config.ranking or settings.ranking
     if ranking not in ("vector", "hybrid"):
@@ -84,6 +84,8 @@ def trim_context(
     question: Question,
     retrieval: Retrieval,
 ) -> Retrieval:
+    from bib_orchestration.biblioteca.retrieval.trim import trim_chunks
+
     given = {name: value for name, value in config.model_dump().items() if value is not None}
     options = replace(RetrievalOptions.of(library.settings.retrieval), **given)
     shown = Retrieval(tuple(trim_chunks(question, retrieval.chunks, options))) if options.trim else retrieval
@@ -95,6 +97,8 @@ def trim_context(
 def evaluate_retrieval(
     context: dg.OpExecutionContext, config: EvalConfig, library: LibraryResource
 ) -> dict[str, object]:
+    from bib_orchestration.biblioteca.evaluating import ab_settings, evaluate_now
+
     changes = config.model_dump(exclude={"questions"}) | {"variants": tuple(config.variants)}
     settings = ab_settings(library.settings, **changes)
     evaluation = evaluate_now(library, settings, config.questions)

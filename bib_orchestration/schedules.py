@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from itertools import pairwise, takewhile
 
 import dagster as dg
+from cronsim import CronSim
 
+from bib_orchestration.assets.sql_models import with_models
 from bib_orchestration.biblioteca.corpus.markdown import CHUNKER_VERSION
 from bib_orchestration.biblioteca.corpus.sources import SourceError, source_fingerprint
 from bib_orchestration.biblioteca.index.model_cards import EMBEDDED_TEXT_VERSION
-from bib_orchestration.biblioteca.retrieval.lexical import LEXICAL_VERSION
 from bib_orchestration.biblioteca.retrieval.sentences import SPLITTER_VERSION
 from bib_orchestration.biblioteca.settings import Settings
+from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel
 from bib_orchestration.circuits import (
     CIRCUITS,
     Circuit,
@@ -32,8 +36,6 @@ from bib_orchestration.partitions import range_tags, refresh_config
 
 FINGERPRINT_TAG = "bib/fingerprint"
 MAX_RUNTIME_S = 6 * 3600
-# A new version of ours makes something else of the same sources.
-_VERSIONS = (CHUNKER_VERSION, EMBEDDED_TEXT_VERSION, SPLITTER_VERSION, LEXICAL_VERSION)
 _ACTIVE = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -46,10 +48,34 @@ _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRu
 Tick = dg.RunRequest | dg.SkipReason
 
 
-def build_schedules(settings: Settings) -> list[dg.ScheduleDefinition]:
+def build_schedules(settings: Settings, models: Mapping[str, SqlModel]) -> list[dg.ScheduleDefinition]:
     """The schedules, each with its job. Raises SettingsError for a time of an unknown circuit."""
     check_names(settings)
-    return [_schedule(circuit, settings) for circuit in CIRCUITS if runs_anything(circuit, settings)]
+    return [_schedule(circuit, settings, models) for circuit in CIRCUITS if runs_anything(circuit, settings)]
+
+
+def freshness_policies(settings: Settings, models: Mapping[str, SqlModel]) -> dict[str, dg.FreshnessPolicy]:
+    """How old the newest materialisation of an asset may be, by the asset's name.
+
+    Only circuits that run whatever happened promise that. A tick of any other skips while its sources are as
+    they were, and an asset that nobody had to refresh is not stale.
+    """
+    policies: dict[str, dg.FreshnessPolicy] = {}
+    for circuit in CIRCUITS:
+        always = circuit.full or "documents" not in circuit.assets
+        if always and runs_anything(circuit, settings):
+            window = _interval(circuit, settings) + timedelta(seconds=MAX_RUNTIME_S)
+            for name in with_models(circuit.assets, models):
+                policies.setdefault(name, dg.FreshnessPolicy.time_window(fail_window=window))
+    return policies
+
+
+def _interval(circuit: Circuit, settings: Settings) -> timedelta:
+    """The longest time between two ticks of a circuit, in the year from a fixed day on."""
+    start = datetime(2026, 1, 1, tzinfo=settings.schedules.zone)
+    ticks = CronSim(cron_of(circuit, settings), start)
+    times: list[datetime] = [start, *takewhile(lambda at: at < start + timedelta(days=366), ticks)]
+    return max(after - before for before, after in pairwise(times))
 
 
 def job_name(circuit: Circuit) -> str:
@@ -58,11 +84,11 @@ def job_name(circuit: Circuit) -> str:
     return f"refresh_{circuit.name}"
 
 
-def _schedule(circuit: Circuit, settings: Settings) -> dg.ScheduleDefinition:
+def _schedule(circuit: Circuit, settings: Settings, models: Mapping[str, SqlModel]) -> dg.ScheduleDefinition:
     by_source = "documents" in circuit.assets
     job = dg.define_asset_job(
         job_name(circuit),
-        selection=dg.AssetSelection.assets(*circuit.assets),
+        selection=dg.AssetSelection.assets(*with_models(circuit.assets, models)),
         description=f"Refreshes {circuit.refreshes}.",
         executor_def=IN_PROCESS,
         tags={"bib/circuit": circuit.name, "dagster/max_runtime": str(MAX_RUNTIME_S)},
@@ -116,7 +142,7 @@ def circuit_fingerprint(circuit: Circuit, settings: Settings) -> str:
     A source that cannot be read has the error for its fingerprint: it is tried again, and fails in a run,
     where people look.
     """
-    parts: list[str] = [*_VERSIONS, settings.model.model_dump_json(), settings.chunks.model_dump_json()]
+    parts: list[str] = [*_versions(), settings.model.model_dump_json(), settings.chunks.model_dump_json()]
     for source in circuit_sources(circuit, settings):
         try:
             state = source_fingerprint(source, settings.checkouts)
@@ -124,6 +150,14 @@ def circuit_fingerprint(circuit: Circuit, settings: Settings) -> str:
             state = str(error)
         parts += [source.model_dump_json(), state]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _versions() -> tuple[str, ...]:
+    """A new version of ours makes something else of the same sources."""
+    # It imports numpy, which whoever only loads the definitions need not pay for.
+    from bib_orchestration.biblioteca.retrieval.lexical import LEXICAL_VERSION
+
+    return CHUNKER_VERSION, EMBEDDED_TEXT_VERSION, SPLITTER_VERSION, LEXICAL_VERSION
 
 
 def _active_run(instance: dg.DagsterInstance, job: str) -> str | None:

@@ -4,12 +4,16 @@ Each source of a range commits by itself and reports its own figures. One that c
 and stops nothing; the check `sources_were_read` then makes the run red.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 
+from bib_orchestration import plots
+
 from bib_orchestration.assets import OWNERS
 from bib_orchestration.biblioteca.corpus.markdown import CHUNKER_VERSION
+from bib_orchestration.biblioteca.library import Library
 from bib_orchestration.biblioteca.settings import Settings
 from bib_orchestration.biblioteca.warehouse.corpus_tables import (
     ChunkReport,
@@ -18,9 +22,32 @@ from bib_orchestration.biblioteca.warehouse.corpus_tables import (
     refresh_documents,
     remove_unknown_sources,
 )
-from bib_orchestration.displays import table, table_schema
+from bib_orchestration.displays import lineage_from, table, table_schema
 from bib_orchestration.partitions import source_partitions
 from bib_orchestration.resources import LibraryResource
+
+# Which columns of `bib_docs` those of `bib_chunks` are made of.
+_CHUNK_ORIGINS: Mapping[str, tuple[str, ...]] = {
+    **{name: (name,) for name in ("doc_id", "source", "path")},
+    "title": ("own_title", "text"),
+    "chunk_id": ("doc_id",),
+    "content_id": ("own_title", "text"),
+    **{
+        name: ("text",)
+        for name in (
+            "text_hash",
+            "ordinal",
+            "heading_path",
+            "text",
+            "body",
+            "start",
+            "end",
+            "line_start",
+            "line_end",
+            "tokens",
+        )
+    },
+}
 
 
 class RefreshConfig(dg.Config):
@@ -79,7 +106,7 @@ def corpus_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         warehouse = library.warehouse
         for name in context.partition_keys:
             report = refresh_chunks(warehouse, name, settings.chunks, full=config.full)
-            context.add_asset_metadata(_chunks_metadata(report), partition_key=name)
+            context.add_asset_metadata(_chunks_metadata(library, report), partition_key=name)
         warehouse.publish()
         return dg.MaterializeResult()
 
@@ -115,10 +142,25 @@ def _documents_metadata(report: SourceReport) -> dict[str, Any]:
     return metadata
 
 
-def _chunks_metadata(report: ChunkReport) -> dict[str, Any]:
-    return {
+def _chunks_metadata(library: Library, report: ChunkReport) -> dict[str, Any]:
+    with library.warehouse.read() as connection:
+        sizes = connection.execute(
+            "SELECT content_id, tokens FROM bib_chunks WHERE source = $source", {"source": report.source}
+        ).fetchall()
+    metadata: dict[str, Any] = {
         "dagster/partition_row_count": report.chunks,
         "documents_cut": report.documents_cut,
         "added": report.added,
         "removed": report.removed,
+        "distinct_contents": len({content for content, _ in sizes}),
+        "tokens": sum(tokens for _, tokens in sizes),
+        "dagster/column_lineage": lineage_from("documents", _CHUNK_ORIGINS),
     }
+    if sizes:
+        metadata["chunk_lengths"] = plots.histogram(
+            [tokens for _, tokens in sizes],
+            title=f"Chunk lengths of {report.source}",
+            of="chunks",
+            unit="tokens (characters / 4)",
+        )
+    return metadata

@@ -1,20 +1,25 @@
 """The A/B run, partitioned by day: the golden set of each day, under each variant, on today's index."""
 
 from datetime import date
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from bib_orchestration.assets import OWNERS
-from bib_orchestration.biblioteca.evaluating import Evaluation, ab_settings, evaluate_day
 from bib_orchestration.biblioteca.evaluation.gate import (
     ANSWERS_UNMEASURED,
     OVERLAP_PROVES_NOTHING,
     Condition,
 )
 from bib_orchestration.biblioteca.settings import Settings
-from bib_orchestration.displays import evaluation_metadata, table_schema
+from bib_orchestration.displays import evaluation_metadata, lineage_from, table_schema
 from bib_orchestration.partitions import day_partitions
 from bib_orchestration.resources import LibraryResource
+
+if TYPE_CHECKING:
+    from bib_orchestration.biblioteca.evaluating import Evaluation
+
+_FROM_GOLDEN_SET = {"day": ("day",), "question": ("question",), "rank": ("rank",)}
 
 GATE_CHECKS = {
     "gate_token_reduction": "The trimmed variant needs clearly fewer tokens than whole chunks.",
@@ -46,10 +51,19 @@ def evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         ],
     )
     def retrieval_ab(context: dg.AssetExecutionContext, library: LibraryResource) -> dg.MaterializeResult:
+        # numpy is not for whoever only loads the definitions.
+        from bib_orchestration.biblioteca.evaluating import ab_settings, evaluate_day
+
         evaluations = {}
         for day in context.partition_keys:
             evaluations[day] = evaluate_day(library, date.fromisoformat(day), ab_settings(settings))
-            context.add_asset_metadata(evaluation_metadata(evaluations[day]), partition_key=day)
+            context.add_asset_metadata(
+                {
+                    **evaluation_metadata(evaluations[day]),
+                    "dagster/column_lineage": lineage_from("golden_set", _FROM_GOLDEN_SET),
+                },
+                partition_key=day,
+            )
         library.warehouse.publish()
         newest = max(evaluations)
         return dg.MaterializeResult(check_results=_gate_results(newest, evaluations[newest]))
@@ -57,7 +71,7 @@ def evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
     return [retrieval_ab]
 
 
-def _gate_results(day: str, evaluation: Evaluation) -> list[dg.AssetCheckResult]:
+def _gate_results(day: str, evaluation: "Evaluation") -> list[dg.AssetCheckResult]:
     """The gate as checks. They warn: a change that may not go live is a finding, and no failure of the run.
 
     Unmeasured is not met: the check does not pass, and its description says why.

@@ -5,9 +5,32 @@ import dagster as dg
 from bib_orchestration.assets import OWNERS
 from bib_orchestration.assets.corpus import RefreshConfig
 from bib_orchestration.biblioteca.index.model_cards import EMBEDDED_TEXT_VERSION
-from bib_orchestration.biblioteca.indexing import refresh_index
 from bib_orchestration.biblioteca.progress import ProgressLog
+from bib_orchestration.displays import column_schema, lineage_from
 from bib_orchestration.resources import LibraryResource
+
+# The columns of its table that people ask for, and what of `unique_chunks` they are made of.
+_COLUMNS = {
+    "content_id": "string",
+    "text_hash": "string",
+    "text": "string",
+    "title": "string",
+    "heading_path": "string",
+    "tokens": "int32",
+    "language": "string",
+    **{name: "list<string>" for name in ("sources", "source_types", "apps", "slugs", "paths")},
+    "vector": "fixed_size_list<float>",
+    "sentence_starts": "list<int32>",
+    "sentence_ends": "list<int32>",
+    "sentence_vectors": "large_binary (float16)",
+}
+_EMBEDDED = ("title", "heading_path", "text")
+_ORIGINS = {
+    **{name: (name,) for name in _COLUMNS if not name.startswith(("vector", "sentence", "language"))},
+    "language": ("languages",),
+    "vector": _EMBEDDED,
+    **{name: ("text",) for name in _COLUMNS if name.startswith("sentence")},
+}
 
 
 @dg.asset(
@@ -20,10 +43,14 @@ from bib_orchestration.resources import LibraryResource
         "Vectors of each distinct content and of its sentences, in LanceDB. A run embeds only contents that "
         "this model never embedded; one that fails leaves the index serving as it was."
     ),
+    metadata={"dagster/column_schema": column_schema(_COLUMNS)},
 )
 def chunk_index(
     context: dg.AssetExecutionContext, config: RefreshConfig, library: LibraryResource
 ) -> dg.MaterializeResult:
+    # numpy is not for whoever only loads the definitions.
+    from bib_orchestration.biblioteca.indexing import refresh_index
+
     report = refresh_index(
         library,
         full=config.full,
@@ -39,5 +66,6 @@ def chunk_index(
             "embedded": report.embedded,
             "texts_embedded": report.texts,
             "went_live": report.went_live,
+            "dagster/column_lineage": lineage_from("unique_chunks", _ORIGINS),
         }
     )

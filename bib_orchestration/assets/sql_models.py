@@ -1,23 +1,35 @@
-"""SQL models as assets: one a file of `dbt_like_sql/models/`, its dependencies read from its query."""
+"""SQL models as assets: one a file of `dbt_like_sql/models/`, its dependencies read from its query.
 
-from collections.abc import Mapping
+What a model's page shows beside its rows, for those models that ship with the project, is in `model_pages`.
+"""
+
+from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
 import dagster as dg
 
 from bib_orchestration.assets import OWNERS
+from bib_orchestration.assets.model_pages import page_of
+from bib_orchestration.biblioteca.library import Library
 from bib_orchestration.biblioteca.settings import Settings
-from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel, materialise
+from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel
+from bib_orchestration.biblioteca.warehouse.sql_tables import ModelReport, materialise
+from bib_orchestration.circuits import CORPUS, EVALUATION
+from bib_orchestration.displays import column_lineage, column_schema
 from bib_orchestration.partitions import day_partitions
 from bib_orchestration.resources import LibraryResource
 
 # Which asset makes a table that is no model.
 MADE_BY = {
     "bib_docs": "documents",
-    "bib_chunks": "chunks",
     "bib_sources": "documents",
+    "bib_chunks": "chunks",
+    "bib_chunked_docs": "chunks",
+    "bib_index": "chunk_index",
     "oraculo_queries": "oraculo_queries",
+    "query_log_files": "oraculo_queries",
+    "ab_runs": "retrieval_ab",
     "ab_results": "retrieval_ab",
 }
 # Models that belong to a stage of their own.
@@ -26,16 +38,35 @@ _GROUPS = {"unique_chunks": "index", "golden_set": "evaluation"}
 
 def model_assets(settings: Settings, models: Mapping[str, SqlModel]) -> list[dg.AssetsDefinition]:
     """An asset a model."""
-    return [_model_asset(settings, model, frozenset(models)) for model in models.values()]
+    return [_model_asset(settings, model, models) for model in models.values()]
 
 
-def _model_asset(settings: Settings, model: SqlModel, names: frozenset[str]) -> dg.AssetsDefinition:
-    values = {"questions": settings.evaluation.questions}
-    known = {name: value for name, value in values.items() if name in model.parameters}
+def with_models(assets: Iterable[str], models: Mapping[str, SqlModel]) -> tuple[str, ...]:
+    """`assets` and the models that follow from them, so that a model that is added is refreshed with what it
+    reads.
 
+    A model by day joins only assets that have days too. Models that are a stage of the path of a document or a
+    question are left to whoever names them.
+    """
+    found = list(assets)
+    by_day = any(name in models and models[name].by_day for name in found)
+    for model in models.values():
+        follows = set(found) & set(upstream(model, models))
+        if follows and model.name not in (*found, *CORPUS, *EVALUATION) and (by_day or not model.by_day):
+            found.append(model.name)
+    return tuple(found)
+
+
+def upstream(model: SqlModel, models: Mapping[str, SqlModel]) -> list[str]:
+    """The assets that a model reads, by name."""
+    known = models.keys() | MADE_BY.keys()
+    return sorted({MADE_BY.get(table, table) for table in model.tables if table in known})
+
+
+def _model_asset(settings: Settings, model: SqlModel, models: Mapping[str, SqlModel]) -> dg.AssetsDefinition:
     @dg.asset(
         name=model.name,
-        deps=sorted({MADE_BY.get(table, table) for table in model.tables if table in names | MADE_BY.keys()}),
+        deps=upstream(model, models),
         partitions_def=day_partitions(settings) if model.by_day else None,
         backfill_policy=dg.BackfillPolicy.single_run() if model.by_day else None,
         group_name=_GROUPS.get(model.name, "models"),
@@ -46,22 +77,36 @@ def _model_asset(settings: Settings, model: SqlModel, names: frozenset[str]) -> 
         metadata={"dagster/table_name": model.name},
     )
     def asset(context: dg.AssetExecutionContext, library: LibraryResource) -> dg.MaterializeResult:
-        warehouse = library.warehouse
         days = context.partition_keys if model.by_day else [None]
         metadata: dict[str, Any] = {}
         for day in days:
             report = materialise(
-                warehouse,
+                library.warehouse,
                 model,
                 day=date.fromisoformat(day) if day else None,
                 timezone=settings.schedules.timezone,
-                values=known,
+                values=library.sql_values,
             )
+            metadata = _metadata(library, model, report, day)
             if day:
-                context.add_asset_metadata({"dagster/partition_row_count": report.rows}, partition_key=day)
-            else:
-                metadata = {"dagster/row_count": report.rows, "changed": report.wrote}
-        warehouse.publish()
-        return dg.MaterializeResult(metadata=metadata)
+                context.add_asset_metadata(metadata, partition_key=day)
+        library.warehouse.publish()
+        return dg.MaterializeResult(metadata={} if model.by_day else metadata)
 
     return asset
+
+
+def _metadata(library: Library, model: SqlModel, report: ModelReport, day: str | None) -> dict[str, Any]:
+    from bib_orchestration.biblioteca.warehouse.column_lineage import column_lineage as follow
+    from bib_orchestration.biblioteca.warehouse.sql_tables import table_columns
+
+    with library.warehouse.read() as connection:
+        lineage = follow(model, list(report.columns), table_columns(connection))
+        page = page_of(model.name, connection, day)
+    return {
+        "dagster/partition_row_count" if day else "dagster/row_count": report.rows,
+        "changed": report.wrote,
+        "dagster/column_schema": column_schema(report.columns, lineage),
+        "dagster/column_lineage": column_lineage(lineage, MADE_BY),
+        **page,
+    }

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from bib_orchestration.biblioteca.evaluation.runs import LoadedRuns, load_runs
 from bib_orchestration.biblioteca.index.corpus_contents import corpus_hash
+from bib_orchestration.biblioteca.index.index_table import note_level
 from bib_orchestration.biblioteca.index.sync import IndexReport, Progress, sync_index
 from bib_orchestration.biblioteca.library import Library
 from bib_orchestration.biblioteca.settings import Source
@@ -24,7 +26,7 @@ from bib_orchestration.biblioteca.warehouse.corpus_tables import (
     remove_unknown_sources,
 )
 from bib_orchestration.biblioteca.warehouse.query_log import LoadReport
-from bib_orchestration.biblioteca.warehouse.sql_models import ModelReport, materialise, table_exists
+from bib_orchestration.biblioteca.warehouse.sql_tables import ModelReport, materialise, table_exists
 
 UNIQUE_CHUNKS = "unique_chunks"
 
@@ -98,7 +100,8 @@ def refresh_index(
     library: Library, *, full: bool = False, progress: Progress = lambda done, total: None
 ) -> IndexReport:
     """Bring the index level with `unique_chunks`. Raises what embedding raises."""
-    return sync_index(
+    started = datetime.now(UTC)
+    report = sync_index(
         library.store,
         library.warehouse,
         library.embedder,
@@ -107,3 +110,6 @@ def refresh_index(
         progress=progress,
         on_wait=library.on_wait,
     )
+    if generation := library.store.current():
+        note_level(library.warehouse, generation, started)
+    return report

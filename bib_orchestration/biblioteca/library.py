@@ -1,6 +1,7 @@
 """The parts of one knowledge base, wired by its settings; each is made on first use.
 
-For the command line, Dagster, and whoever else stands above: `Library(load_settings())`.
+For the command line, Dagster, and whoever else stands above: `Library(load_settings())`. Whoever only makes
+one, as Dagster does to load its definitions, pays for none of the parts, numpy included.
 """
 
 from __future__ import annotations
@@ -10,26 +11,26 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from bib_orchestration.biblioteca.index.embedders import (
-    Embedder,
-    EmbeddingError,
-    fingerprint_of,
-    make_embedder,
-)
-from bib_orchestration.biblioteca.index.generations import Generation, IndexStore
-from bib_orchestration.biblioteca.index.vector_index import Snapshot, VectorIndex, live_index
 from bib_orchestration.biblioteca.retrieval.chunk import Question
 from bib_orchestration.biblioteca.settings import Settings
 from bib_orchestration.biblioteca.warehouse.connection import Warehouse
 from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel, read_models
+
+if TYPE_CHECKING:
+    from bib_orchestration.biblioteca.index.embedders import Embedder
+    from bib_orchestration.biblioteca.index.generations import Generation, IndexStore
+    from bib_orchestration.biblioteca.index.vector_index import Snapshot, VectorIndex
 
 log = logging.getLogger(__name__)
 
 # In characters: the built-in model takes texts of any length, and 7 GB for one of a megabyte.
 LONGEST_QUESTION = 8000
 # Beside the package in a checkout.
-MODELS_FOLDER = Path(__file__).resolve().parents[2] / "dbt_like_sql" / "models"
+SQL_FOLDER = Path(__file__).resolve().parents[2] / "dbt_like_sql"
+MODELS_FOLDER = SQL_FOLDER / "models"
+TESTS_FOLDER = SQL_FOLDER / "tests"
 
 
 @dataclass
@@ -51,20 +52,34 @@ class Library:
 
     @cached_property
     def store(self) -> IndexStore:
+        from bib_orchestration.biblioteca.index.generations import IndexStore
+
         return IndexStore(self.settings.index_address)
 
     @cached_property
     def index(self) -> VectorIndex:
+        from bib_orchestration.biblioteca.index.vector_index import live_index
+
         return live_index(self.settings.index_address)
 
     @cached_property
     def embedder(self) -> Embedder:
         """The embedder that bib.toml names. Raises EmbeddingError when there is no such model."""
+        from bib_orchestration.biblioteca.index.embedders import make_embedder
+
         return make_embedder(self.settings.model, base=self.settings.config.parent)
 
     @cached_property
     def models(self) -> dict[str, SqlModel]:
         return read_models(MODELS_FOLDER)
+
+    @property
+    def sql_values(self) -> dict[str, Any]:
+        """What SQL models and tests may name as `$questions` and `$timezone`."""
+        return {
+            "questions": self.settings.evaluation.questions,
+            "timezone": self.settings.schedules.timezone,
+        }
 
     def question(self, text: str, index: Snapshot | None = None) -> Question:
         """A question with the vector that `index` (the live one by default) can be searched by.
@@ -81,6 +96,8 @@ class Library:
 
     def _embedder_of(self, generation: Generation) -> Embedder:
         """The model that made a generation: not always bib.toml's, while a new one is being built."""
+        from bib_orchestration.biblioteca.index.embedders import fingerprint_of
+
         if fingerprint_of(self.embedder.card) == generation.fingerprint:
             return self.embedder
         if self._former is None or fingerprint_of(self._former.card) != generation.fingerprint:
@@ -88,6 +105,12 @@ class Library:
         return self._former
 
     def _make_former(self, generation: Generation) -> Embedder:
+        from bib_orchestration.biblioteca.index.embedders import (
+            EmbeddingError,
+            fingerprint_of,
+            make_embedder,
+        )
+
         named = f"{generation.model} ({generation.revision})"
         wanted = self.settings.model.model_copy(update={"name": generation.model, "revision": None})
         problem = "it is no longer to be had"

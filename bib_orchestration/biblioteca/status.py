@@ -43,14 +43,14 @@ def _stored(settings: Settings) -> dict[str, Any]:
         ).fetchall()
         queries = connection.sql("SELECT count(*), min(ts), max(ts) FROM oraculo_queries").fetchall()[0]
         runs = connection.sql(
-            "SELECT run_id, count(DISTINCT question) FROM ab_results GROUP BY run_id ORDER BY run_id DESC LIMIT 1"
+            "SELECT run_id, questions, verdict FROM ab_runs ORDER BY run_id DESC LIMIT 1"
         ).fetchall()
     return {
         "documents": {row[0]: row[1:] for row in counted},
         "chunks": chunked,
         "states": {row[0]: row[1:] for row in states},
         "queries": {"questions": queries[0], "oldest": _time(queries[1]), "newest": _time(queries[2])},
-        "evaluation": _last_run(settings.runs, *runs[0]) if runs else None,
+        "evaluation": dict(zip(("run_id", "questions", "verdict"), runs[0], strict=True)) if runs else None,
     }
 
 
@@ -91,16 +91,6 @@ def _index(settings: Settings) -> dict[str, Any] | None:
         "contents": generation.contents,
         "model_in_settings": settings.model.name,
     }
-
-
-def _last_run(runs: Path, run_id: str, questions: int) -> dict[str, Any]:
-    results = runs / run_id / "results.json"
-    try:
-        verdict = json.loads(results.read_text(encoding="utf-8"))["gate"]["verdict"]
-    except (OSError, ValueError, KeyError, TypeError):
-        # Removed or damaged: its rows tell of it all the same.
-        verdict = None
-    return {"run_id": run_id, "questions": questions, "verdict": verdict}
 
 
 def _time(value: Any) -> str | None:

@@ -184,7 +184,7 @@ def test_the_sources_of_a_circuit_are_neighbours_or_a_range_of_partitions_would_
 
 def test_a_circuit_without_sources_runs_nothing_and_has_no_schedule(of_types: SourcesToml) -> None:
     settings = of_types("wiki")
-    scheduled = {schedule.name for schedule in build_schedules(settings)}
+    scheduled = {schedule.name for schedule in build_schedules(settings, {})}
     assert scheduled == {"wiki", "wiki_full", "evaluation"}
     assert scheduled == {circuit.name for circuit in CIRCUITS if runs_anything(circuit, settings)}
 
@@ -197,7 +197,7 @@ def test_bib_toml_sets_times_and_turns_all_on(make_settings: Callable[[str], Set
     settings = make_settings(
         toml + '[schedules]\nenabled = true\ntimezone = "Atlantic/Canary"\ncron.wiki = "15 5 * * *"\n'
     )
-    schedules = {schedule.name: schedule for schedule in build_schedules(settings)}
+    schedules = {schedule.name: schedule for schedule in build_schedules(settings, {})}
     assert schedules["wiki"].cron_schedule == cron_of(BY_NAME["wiki"], settings) == "15 5 * * *"
     assert schedules["wiki_full"].cron_schedule == BY_NAME["wiki_full"].cron
     assert {schedule.execution_timezone for schedule in schedules.values()} == {"Atlantic/Canary"}
@@ -207,7 +207,7 @@ def test_bib_toml_sets_times_and_turns_all_on(make_settings: Callable[[str], Set
 def test_a_time_of_a_circuit_that_does_not_exist(make_settings: Callable[[str], Settings]) -> None:
     toml = '[[sources]]\nname = "wiki"\npath = "wiki"\n[schedules.cron]\nwikki = "15 5 * * *"\n'
     settings = make_settings(toml)
-    for check in (check_names, build_schedules):
+    for check in (check_names, lambda settings: build_schedules(settings, {})):
         with pytest.raises(SettingsError) as refused:
             check(settings)
         message = str(refused.value)

@@ -180,7 +180,7 @@ def test_the_fingerprint_follows_sources_settings_and_versions_and_nothing_else(
     assert changed()
     floor.reload(BIB_TOML.replace('path = "wiki"', 'path = "wiki"\nlanguage = "ca"'))
     assert changed()
-    monkeypatch.setattr("bib_orchestration.schedules._VERSIONS", ("another",))
+    monkeypatch.setattr("bib_orchestration.schedules._versions", lambda: ("another",))
     assert changed()
 
 

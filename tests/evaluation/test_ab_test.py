@@ -189,17 +189,40 @@ def test_results_are_json_without_nan_and_readable_as_they_were_typed(evaluate: 
 def test_rows_are_rebuilt_from_the_files(evaluate: Evaluate, library: Library) -> None:
     evaluate()
     evaluate([])
-    everything = "SELECT * FROM ab_results ORDER BY run_id, rank, variant"
-    with library.warehouse.read() as connection:
-        before = connection.sql(everything).fetchall()
     assert load_runs(library.warehouse, library.settings.runs).added == 0
+    before = _stored(library)
     Path(library.settings.warehouse_address).unlink()
     anew = Library(library.settings)
-    runs = {row[0] for row in before}
-    assert load_runs(anew.warehouse, library.settings.runs).added == len(runs)
-    with anew.warehouse.read() as connection:
-        assert connection.sql(everything).fetchall() == before
+    assert load_runs(anew.warehouse, library.settings.runs).added == len(before["ab_runs"])
+    assert _stored(anew) == before
     index_all(library)
+
+
+def test_a_run_without_questions_is_listed_without_figures(evaluate: Evaluate, library: Library) -> None:
+    run_id = evaluate([]).stored.run_id
+    row = next(row for row in _stored(library)["ab_runs"] if row["run_id"] == run_id)
+    assert (row["questions"], row["verdict"]) == (0, "cannot conclude")
+    assert row["token_reduction_pct"] is row["avg_overlap_vs_baseline"] is None
+
+
+def test_rows_of_a_warehouse_that_did_not_list_its_runs_are_not_doubled(
+    evaluate: Evaluate, library: Library
+) -> None:
+    evaluate()
+    before = _stored(library)
+    with library.warehouse.lock(), library.warehouse.transaction() as connection:
+        connection.execute("DELETE FROM ab_runs")
+    assert load_runs(library.warehouse, library.settings.runs).added == len(before["ab_runs"])
+    assert _stored(library) == before
+
+
+def _stored(library: Library) -> dict[str, list[dict[str, Any]]]:
+    with library.warehouse.read() as connection:
+        tables = {name: connection.sql(f"FROM {name} ORDER BY ALL") for name in ("ab_runs", "ab_results")}
+        return {
+            name: [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+            for name, relation in tables.items()
+        }
 
 
 def test_a_run_that_is_half_written_is_ignored(evaluate: Evaluate, library: Library) -> None:

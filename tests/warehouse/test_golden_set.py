@@ -19,7 +19,8 @@ from bib_orchestration.biblioteca.evaluation.golden_set import GoldenSet, golden
 from bib_orchestration.biblioteca.library import MODELS_FOLDER
 from bib_orchestration.biblioteca.warehouse.connection import Warehouse, insert_rows
 from bib_orchestration.biblioteca.warehouse.schema import TABLES
-from bib_orchestration.biblioteca.warehouse.sql_models import end_of_day, materialise, read_models
+from bib_orchestration.biblioteca.warehouse.sql_models import read_models
+from bib_orchestration.biblioteca.warehouse.sql_tables import end_of_day, materialise
 
 CASES = Path(__file__).parents[1] / "cases" / "upkeep.jsonl"
 MODEL = read_models(MODELS_FOLDER)["golden_set"]

@@ -20,6 +20,10 @@ OF_OUR_OWN = {
     "bib_chunked_docs": "doc_id source content_hash chunker",
     "bib_sources": "source commit documents problems error run_id read_at",
     "query_log_files": "file bytes",
+    "bib_index": "generation model revision dimension contents corpus level_at",
+    "ab_runs": "run_id ran_at day golden_hash questions variants top_k trim_threshold trim_window ranking"
+    " source_type app generation model corpus avg_tokens_baseline avg_tokens_trim token_reduction_pct"
+    " avg_overlap_vs_baseline verdict",
     "ab_results": "rank",
 }
 
@@ -39,7 +43,7 @@ def test_times_have_a_zone():
     for table, columns in TABLES.items():
         for name, kind in columns.items():
             assert kind not in ("TIMESTAMP", "DATETIME"), f"{table}.{name}"
-            if name in ("ts", "read_at"):
+            if name == "ts" or name.endswith("_at"):
                 assert kind == "TIMESTAMPTZ", f"{table}.{name}"
 
 

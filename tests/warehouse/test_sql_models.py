@@ -15,12 +15,17 @@ from bib_orchestration.biblioteca.library import MODELS_FOLDER
 from bib_orchestration.biblioteca.warehouse.connection import Warehouse, insert_rows
 from bib_orchestration.biblioteca.warehouse.sql_models import (
     ModelError,
-    ModelReport,
     SqlModel,
+    SqlTest,
+    read_models,
+    read_tests,
+)
+from bib_orchestration.biblioteca.warehouse.sql_tables import (
+    ModelReport,
     end_of_day,
     materialise,
     query,
-    read_models,
+    run_test,
 )
 
 MONDAY, TUESDAY = date(2026, 10, 5), date(2026, 10, 6)
@@ -270,7 +275,9 @@ def test_parameters_are_what_duckdb_takes_for_them(warehouse, sql, parameters):
 
 
 def test_an_unknown_parameter_is_named(warehouse):
-    with pytest.raises(ModelError, match=r"^/models/m\.sql: unknown parameters: days, top$"):
+    with pytest.raises(
+        ModelError, match=r"^/models/m\.sql: unknown parameters: days, top; there are: known, timezone$"
+    ):
         materialise(warehouse, model("SELECT $top AS a, $days AS b, $known AS c"), values={"known": 1})
 
 
@@ -307,10 +314,7 @@ def test_the_models_of_this_project_read_what_they_read():
     assert models["golden_set"].tables == {"oraculo_queries"}
     assert models["golden_set"].parameters == {"day", "day_end", "questions"}
     assert models["unique_chunks"].tables == {"bib_chunks", "bib_docs"}
-    assert [(name, each.by_day) for name, each in models.items()] == [
-        ("golden_set", True),
-        ("unique_chunks", False),
-    ]
+    assert [name for name, each in models.items() if each.by_day] == ["golden_set"]
     assert all(each.description for each in models.values())
 
 
@@ -482,7 +486,8 @@ def test_two_runs_of_a_model_at_once_end_in_one_table(warehouse, start):
     script = """
 from datetime import date
 from bib_orchestration.biblioteca.warehouse.connection import Warehouse
-from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel, materialise
+from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel
+from bib_orchestration.biblioteca.warehouse.sql_tables import materialise
 warehouse = Warehouse(ARGUMENTS[0], Path(ARGUMENTS[1]), on_wait=lambda message: None)
 say("ready")
 wait()
@@ -511,3 +516,89 @@ def test_times_reach_a_model_in_utc(warehouse):
     assert query(warehouse, before_its_end, day=MONDAY) == []
     assert query(warehouse, before_its_end, day=MONDAY, timezone="UTC") == [{"day": MONDAY}]
     assert query(warehouse, before_its_end, day=TUESDAY) == [{"day": TUESDAY}]
+
+
+# --- models that read models
+
+
+def folder(path: Path, **files: str) -> Path:
+    for name, text in files.items():
+        (path / f"{name}.sql").write_text(text)
+    return path
+
+
+def test_models_come_after_those_that_they_read(tmp_path):
+    folder(tmp_path, a="FROM c JOIN b USING (x)", b="FROM c", c="FROM bib_docs", d="SELECT 1 AS x")
+
+    assert list(read_models(tmp_path)) == ["c", "d", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("files", "cycle"),
+    [
+        ({"a": "FROM b", "b": "FROM c", "c": "FROM a"}, r"(a → b → c → a|b → c → a → b|c → a → b → c)"),
+        ({"a": "FROM a"}, "a → a"),
+        ({"a": "FROM A JOIN bib_docs USING (x)"}, "a → a"),
+    ],
+)
+def test_a_cycle_is_named(tmp_path, files, cycle):
+    with pytest.raises(ModelError, match=rf"\.sql: models read each other in a cycle: {cycle} "):
+        read_models(folder(tmp_path, **files))
+
+
+# --- tests
+
+
+def sql_test(sql: str) -> SqlTest:
+    return SqlTest("t", sql, Path("/tests/t.sql"))
+
+
+def test_a_test_is_of_the_table_that_it_reads_or_names():
+    assert sql_test("FROM Bib_Docs WHERE false").table == "bib_docs"
+    assert sql_test("-- Said.\n-- checks: bib_chunks\nFROM bib_docs JOIN bib_chunks USING (x)").table == (
+        "bib_chunks"
+    )
+    for sql in ("FROM bib_docs JOIN bib_chunks USING (x)", "SELECT 1 AS x"):
+        with pytest.raises(ModelError, match=r"^/tests/t\.sql: it reads .*; a line `-- checks: TABLE` at"):
+            _ = sql_test(sql).table
+
+
+def test_a_test_that_warns_says_so():
+    assert not sql_test("FROM a").warns
+    assert not sql_test("-- severity: error\nFROM a").warns
+    assert sql_test("-- severity: warn\nFROM a").warns
+    with pytest.raises(ModelError, match=r"severity: 'fatal' is unknown; only `error` or `warn` is"):
+        _ = sql_test("-- severity: fatal\nFROM a").warns
+    with pytest.raises(ModelError, match=r"severity: said 2 times; once is right"):
+        _ = sql_test("-- severity: warn\n-- severity: error\nFROM a").warns
+    # A sentence is no directive.
+    assert sql_test("-- checks: that all is well\nFROM a").description == "checks: that all is well"
+
+
+def test_a_test_counts_bad_rows_and_shows_the_first(warehouse):
+    put(warehouse, a=1, b=2, c=3)
+    found = run_test(
+        warehouse,
+        sql_test("FROM query_log_files WHERE bytes > $least ORDER BY file"),
+        most=1,
+        values={"least": 1, "other": 2},
+    )
+
+    assert (found.test, found.bad_rows, found.first) == ("t", 2, ({"file": "b", "bytes": 2},))
+    assert run_test(warehouse, sql_test("FROM query_log_files WHERE false"), most=1).bad_rows == 0
+
+
+@pytest.mark.parametrize("sql", ["FROM nowhere", "SELECT nothing FROM bib_docs", "SELECT 1; SELECT 2"])
+def test_a_test_that_cannot_run_is_an_error_with_its_file(warehouse, sql):
+    with pytest.raises(ModelError, match=r"^/tests/t\.sql: "):
+        run_test(warehouse, sql_test(sql), most=1)
+
+
+def test_tests_are_read_by_name(tmp_path):
+    folder(tmp_path, b="-- The b.\nFROM bib_docs", a="FROM bib_chunks")
+    found = read_tests(tmp_path)
+
+    assert [(name, each.table, each.description) for name, each in found.items()] == [
+        ("a", "bib_chunks", ""),
+        ("b", "bib_docs", "The b."),
+    ]

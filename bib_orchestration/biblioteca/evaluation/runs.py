@@ -1,4 +1,4 @@
-"""A/B runs as files, written once, and their loading into `ab_results`.
+"""A/B runs as files, written once, and their loading into `ab_runs` and `ab_results`.
 
 `runs/<run id>/` holds `results.json` (the contract's output and the gate) and `results.parquet`, whose bytes
 follow from the questions, the index and the settings alone, and `run.json` with what does not: the run's
@@ -25,6 +25,9 @@ RESULTS_JSON = "results.json"
 RESULTS_PARQUET = "results.parquet"
 RUN_JSON = "run.json"
 AD_HOC = "adhoc"
+# What `ab_runs` keeps of a run's settings and of its summary.
+_SETTINGS = ("variants", "top_k", "trim_threshold", "trim_window", "ranking", "source_type", "app")
+_FIGURES = ("avg_tokens_baseline", "avg_tokens_trim", "token_reduction_pct", "avg_overlap_vs_baseline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,35 +94,71 @@ class LoadedRuns:
 
 
 def load_runs(warehouse: Warehouse, folder: Path) -> LoadedRuns:
-    """Load the runs that `ab_results` lacks. All of it can be rebuilt this way.
+    """Load the runs that `ab_runs` lacks, with their rows of `ab_results`. All of both can be rebuilt this way.
 
-    A run without questions has no rows, and is none of them. One that cannot be read costs only itself.
+    A run that cannot be read costs only itself.
     """
     present = {path.parent.name: path for path in sorted(folder.glob(f"[!.]*/{RUN_JSON}"))}
     with warehouse.lock():
         with warehouse.read() as connection:
-            loaded = {row[0] for row in connection.sql("SELECT DISTINCT run_id FROM ab_results").fetchall()}
-        missing = {run_id: path for run_id, path in present.items() if run_id not in loaded}
-        rows: list[dict[str, Any]] = []
+            loaded = {row[0] for row in connection.sql("SELECT run_id FROM ab_runs").fetchall()}
+        runs: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         unreadable: list[str] = []
-        for run_id, path in missing.items():
+        for run_id, path in present.items():
+            if run_id in loaded:
+                continue
             try:
-                rows += _rows(run_id, path)
-            except (OSError, ValueError, KeyError, TypeError) as error:
+                row, rows = _run_row(run_id, path.parent), _result_rows(run_id, path.parent)
+            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 # pyarrow's own errors are ValueErrors.
                 unreadable.append(f"{path.parent}: {type(error).__name__}: {error}")
-        if rows:
+            else:
+                runs.append(row)
+                results += rows
+        if runs:
             with warehouse.transaction() as connection:
-                insert_rows(connection, "ab_results", rows)
-    return LoadedRuns(len({row["run_id"] for row in rows}), unreadable)
+                # A warehouse of an older version has rows of runs that it does not list.
+                connection.execute(
+                    "DELETE FROM ab_results WHERE run_id IN (SELECT unnest($ids::VARCHAR[]))",
+                    {"ids": [row["run_id"] for row in runs]},
+                )
+                insert_rows(connection, "ab_runs", runs)
+                insert_rows(connection, "ab_results", results)
+    return LoadedRuns(len(runs), unreadable)
 
 
-def _rows(run_id: str, path: Path) -> list[dict[str, Any]]:
+def _run_row(run_id: str, folder: Path) -> dict[str, Any]:
+    """The row of `ab_runs` of a stored run."""
+    run = json.loads((folder / RUN_JSON).read_text(encoding="utf-8"))
+    output = json.loads((folder / RESULTS_JSON).read_text(encoding="utf-8"))
+    settings, generation, summary = run["settings"], run["generation"], output["summary"]
+    return {
+        "run_id": run_id,
+        "ran_at": datetime.fromisoformat(run["at"]),
+        "day": _day(run),
+        "golden_hash": run["golden_hash"],
+        "questions": summary["questions"],
+        "generation": generation["table"],
+        "model": generation["model"],
+        "corpus": generation["corpus"],
+        "verdict": output["gate"]["verdict"],
+        **{name: settings[name] for name in _SETTINGS},
+        **{name: summary[name] for name in _FIGURES},
+    }
+
+
+def _result_rows(run_id: str, folder: Path) -> list[dict[str, Any]]:
+    """The rows of `ab_results` of a stored run."""
     import pyarrow.parquet as parquet
 
-    day = json.loads(path.read_text(encoding="utf-8"))["day"]
-    rows: list[dict[str, Any]] = parquet.read_table(path.parent / RESULTS_PARQUET).to_pylist()
-    return [row | {"run_id": run_id, "day": date.fromisoformat(day) if day else None} for row in rows]
+    day = _day(json.loads((folder / RUN_JSON).read_text(encoding="utf-8")))
+    rows: list[dict[str, Any]] = parquet.read_table(folder / RESULTS_PARQUET).to_pylist()
+    return [row | {"run_id": run_id, "day": day} for row in rows]
+
+
+def _day(run: dict[str, Any]) -> date | None:
+    return date.fromisoformat(run["day"]) if run["day"] else None
 
 
 def _write_json(path: Path, value: Any) -> None:

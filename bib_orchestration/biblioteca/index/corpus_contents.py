@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bib_orchestration.biblioteca.index.sentence_vectors import Content
+from bib_orchestration.biblioteca.warehouse.connection import Warehouse
+from bib_orchestration.biblioteca.warehouse.sql_tables import table_exists
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -59,6 +61,14 @@ def wanted_rows(connection: DuckDBPyConnection) -> dict[str, WantedRow]:
         row[0]: WantedRow(Content(*row[:4]), row[4], row[5], row[6], tuple(tuple(names) for names in row[7:]))
         for row in rows
     }
+
+
+def wanted_ids(warehouse: Warehouse) -> set[str]:
+    """The ids of the contents that the index should have; none before `unique_chunks` is made."""
+    with warehouse.read() as connection:
+        if not table_exists(connection, "unique_chunks"):
+            return set()
+        return {row[0] for row in connection.sql("SELECT content_id FROM unique_chunks").fetchall()}
 
 
 def has_documents(connection: DuckDBPyConnection) -> bool:

@@ -1,45 +1,45 @@
-"""SQL models: one SELECT a file, each a table of the warehouse.
+"""SQL models and tests as they are written: one SELECT a file, read by sqlglot.
 
-A file's leading comment describes it. `-- partitions: day` among it makes a day model: its query runs once
-a day, with `$day` (a DATE) and `$day_end` (the first moment after that day, in the schedules' time zone)
-bound, and its rows of that day are replaced in one transaction. Any other model's table is swapped whole,
-and only when its rows changed. Other settings a model may name are `$questions` and the like, given by the
-caller.
+A model is a table of the warehouse; a test selects rows that should not be, and is an asset check. The
+comment at a file's head describes it, and may hold directives, one a line:
+
+    -- partitions: day       a model that runs once a day, with `$day` and `$day_end` bound (see `sql_tables`)
+    -- checks: bib_chunks    what a test is a check of; needed only when it reads more than one table
+    -- severity: warn        a test that warns; any other is an error, and stops what is downstream
+
+What a query reads is told from its text alone, so that nothing has to be opened to load the definitions.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
-from bib_orchestration.biblioteca.warehouse.connection import Warehouse, parse
 from bib_orchestration.biblioteca.warehouse.schema import TABLES
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection, Statement
+    from duckdb import Statement
     from sqlglot import exp
 
-_PARTITIONS = re.compile(r"--\s*partitions:\s*(\S+)\s*$")
+_DIRECTIVE = re.compile(r"--\s*(partitions|checks|severity):\s*(\S+)\s*$")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-# No model can be called so.
-_NEW_ROWS = "_new_rows"
 _TERMINAL_COLOURS = re.compile(r"\x1b\[\d*m")
+SEVERITIES = ("error", "warn")
 
 
 class ModelError(RuntimeError):
-    """A model is wrong; the message names the file and what DuckDB says of it."""
+    """A model or a test is wrong; the message names the file and what DuckDB says of it."""
 
 
 @dataclass(frozen=True)
-class SqlModel:
-    """A model: its name (the file's, and the table's), its text and where it came from."""
+class SqlFile:
+    """A query: its name (the file's), its text and where it came from."""
 
     name: str
     sql: str
@@ -54,18 +54,21 @@ class SqlModel:
             head.append(line.strip())
         return head
 
-    @property
-    def by_day(self) -> bool:
-        """Whether `-- partitions: day` stands at the file's head."""
-        kinds = [found[1] for line in self._head if (found := _PARTITIONS.match(line))]
-        if kinds and kinds != ["day"]:
-            raise ModelError(f"{self.path}: partitions: {kinds[0]!r} is unknown; only `day` is")
-        return bool(kinds)
+    def _directive(self, name: str, allowed: Iterable[str] | None = None) -> str | None:
+        """What a directive at the file's head says; None when it is not there. Raises ModelError."""
+        said = [found[2] for line in self._head if (found := _DIRECTIVE.match(line)) and found[1] == name]
+        if not said:
+            return None
+        if len(said) > 1:
+            raise ModelError(f"{self.path}: {name}: said {len(said)} times; once is right")
+        if allowed is not None and said[0] not in allowed:
+            raise ModelError(f"{self.path}: {name}: {said[0]!r} is unknown; only {_or(allowed)} is")
+        return said[0]
 
     @property
     def description(self) -> str:
-        """The comment at the file's head."""
-        words = [line.lstrip("- ") for line in self._head if not _PARTITIONS.match(line)]
+        """The comment at the file's head, without its directives."""
+        words = [line.lstrip("- ") for line in self._head if not _DIRECTIVE.match(line)]
         return " ".join(word for word in words if word)
 
     @property
@@ -74,37 +77,86 @@ class SqlModel:
         return hashlib.sha256(self.sql.encode()).hexdigest()[:8]
 
     @cached_property
-    def parameters(self) -> frozenset[str]:
-        """Names of the `$parameters` in the query, as DuckDB reads it. Raises ModelError."""
-        return frozenset(self._statement.named_parameters)
-
-    @cached_property
     def tables(self) -> frozenset[str]:
         """Names of the tables that the query reads, in lower case. Raises ModelError."""
-        import sqlglot
         from sqlglot import exp
 
-        try:
-            tree = sqlglot.parse_one(self._statement.query, dialect="duckdb")
-        except sqlglot.errors.SqlglotError as error:
-            # DuckDB has read it.
-            said = _TERMINAL_COLOURS.sub("", str(error))
-            raise ModelError(f"{self.path}: its tables cannot be told: {said}") from None
-        read = [table for table in tree.find_all(exp.Table) if table.name]
+        read = [table for table in self.tree.find_all(exp.Table) if table.name]
         return frozenset(table.name.lower() for table in read if not _is_cte(table))
 
     @cached_property
-    def _statement(self) -> Statement:
+    def tree(self) -> exp.Expr:
+        """The query as sqlglot reads it. Raises ModelError, in DuckDB's words where DuckDB cannot read it."""
+        import sqlglot
+
+        try:
+            trees = [tree for tree in sqlglot.parse(self.sql, dialect="duckdb") if tree is not None]
+        except sqlglot.errors.SqlglotError as error:
+            _ = self.statement
+            said = _TERMINAL_COLOURS.sub("", str(error))
+            raise ModelError(f"{self.path}: its tables cannot be told: {said}") from None
+        self._require_one(len(trees))
+        return trees[0]
+
+    @cached_property
+    def statement(self) -> Statement:
+        """The query as DuckDB reads it. Raises ModelError."""
         import duckdb
+
+        from bib_orchestration.biblioteca.warehouse.connection import parse
 
         try:
             statements = parse(self.sql)
         except duckdb.Error as error:
             raise ModelError(f"{self.path}: {error}") from None
         # A second one would be run too, and it could be anything.
-        if len(statements) != 1:
-            raise ModelError(f"{self.path}: {len(statements)} statements; one SELECT is right")
+        self._require_one(len(statements))
         return statements[0]
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """Names of the `$parameters` in the query, as DuckDB reads it. Raises ModelError."""
+        return frozenset(self.statement.named_parameters)
+
+    def _require_one(self, statements: int) -> None:
+        if statements != 1:
+            raise ModelError(f"{self.path}: {statements} statements; one SELECT is right")
+
+
+@dataclass(frozen=True)
+class SqlModel(SqlFile):
+    """A model: its name is also the table's."""
+
+    @property
+    def by_day(self) -> bool:
+        """Whether `-- partitions: day` stands at the file's head."""
+        return self._directive("partitions", ["day"]) is not None
+
+
+@dataclass(frozen=True)
+class SqlTest(SqlFile):
+    """A test: a query of the rows that should not be."""
+
+    @property
+    def table(self) -> str:
+        """The table that it is a check of: what `-- checks:` names, or else the one that it reads."""
+        if (named := self._directive("checks")) is not None:
+            return named.lower()
+        if len(self.tables) != 1:
+            raise ModelError(
+                f"{self.path}: it reads {', '.join(sorted(self.tables)) or 'no table'}; a line "
+                "`-- checks: TABLE` at its head is to say what it is a check of"
+            )
+        return next(iter(self.tables))
+
+    @property
+    def warns(self) -> bool:
+        """Whether `-- severity: warn` stands at the file's head."""
+        return self._directive("severity", SEVERITIES) == "warn"
+
+
+def _or(words: Iterable[str]) -> str:
+    return " or ".join(f"`{word}`" for word in words)
 
 
 def _is_cte(table: exp.Table) -> bool:
@@ -131,163 +183,44 @@ def _is_cte(table: exp.Table) -> bool:
 
 
 def read_models(folder: Path) -> dict[str, SqlModel]:
-    """The models of a folder (`*.sql`), by name, in the order of their names. Raises ModelError."""
+    """The models of a folder (`*.sql`) by name, each after those that it reads. Raises ModelError."""
     models = {}
     for path in sorted(folder.glob("*.sql")):
-        if not _NAME.fullmatch(path.stem):
-            raise ModelError(
-                f"{path}: the file's name is the table's; use lower-case letters, digits and '_'"
-            )
         if path.stem in TABLES:
             raise ModelError(f"{path}: {path.stem} is a table that is no model's; give the file another name")
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise ModelError(f"{path}: {error}; UTF-8 is right") from None
-        models[path.stem] = SqlModel(path.stem, text, path)
-    return models
+        models[path.stem] = SqlModel(path.stem, *_read(path))
+    return _in_order(models)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelReport:
-    """What materialising a model did: rows it has (of the day, for a day model), and whether it wrote."""
-
-    model: str
-    rows: int
-    wrote: bool
+def read_tests(folder: Path) -> dict[str, SqlTest]:
+    """The tests of a folder (`*.sql`), by name, in the order of their names. Raises ModelError."""
+    return {path.stem: SqlTest(path.stem, *_read(path)) for path in sorted(folder.glob("*.sql"))}
 
 
-def materialise(
-    warehouse: Warehouse,
-    model: SqlModel,
-    *,
-    day: date | None = None,
-    timezone: str = "Europe/Madrid",
-    values: Mapping[str, Any] | None = None,
-) -> ModelReport:
-    """Run a model and bring its table level. Raises ModelError."""
-    bound = _bound(model, day, timezone, values)
-    with warehouse.lock():
-        with warehouse.read() as connection:
-            exists = table_exists(connection, model.name)
-        with warehouse.transaction() as connection:
-            _build(connection, model, bound, day)
-            rows = connection.sql(f"SELECT count(*) FROM {_NEW_ROWS}").fetchall()[0][0]
-            wrote = not exists or _differ(connection, model.name, day)
-            if wrote:
-                _replace(connection, model.name, exists, day)
-            connection.execute(f"DROP TABLE temp.{_NEW_ROWS}")
-    return ModelReport(model.name, rows, wrote)
-
-
-def query(
-    warehouse: Warehouse,
-    model: SqlModel,
-    *,
-    day: date | None = None,
-    timezone: str = "Europe/Madrid",
-    values: Mapping[str, Any] | None = None,
-) -> list[dict[str, Any]]:
-    """The rows that a model would have, without writing them. Raises ModelError."""
-    bound = _bound(model, day, timezone, values)
-    with warehouse.read() as connection:
-        _build(connection, model, bound, day)
-        relation = connection.sql(f"FROM {_NEW_ROWS}")
-        return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
-
-
-def end_of_day(day: date, timezone: str) -> datetime:
-    """The first moment after `day` in that time zone.
-
-    >>> end_of_day(date(2026, 3, 29), "Europe/Madrid").isoformat()
-    '2026-03-30T00:00:00+02:00'
-    """
-    return datetime.combine(day + timedelta(days=1), datetime.min.time(), ZoneInfo(timezone))
-
-
-def _bound(
-    model: SqlModel, day: date | None, timezone: str, values: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """The parameters of a model's query."""
-    if model.by_day != (day is not None):
-        raise ModelError(f"{model.path}: a day is {'missing' if model.by_day else 'given but not used'}")
-    bound = dict(values or {})
-    if day is not None:
-        bound |= {"day": day, "day_end": end_of_day(day, timezone)}
-    if unknown := model.parameters - set(bound):
-        raise ModelError(f"{model.path}: unknown parameters: {', '.join(sorted(unknown))}")
-    return {name: bound[name] for name in model.parameters}
-
-
-def _build(
-    connection: DuckDBPyConnection, model: SqlModel, values: Mapping[str, Any], day: date | None
-) -> None:
-    """Put the rows that a model has now into a temporary table."""
-    import duckdb
-
+def _read(path: Path) -> tuple[str, Path]:
+    if not _NAME.fullmatch(path.stem):
+        raise ModelError(f"{path}: the file's name is the table's; use lower-case letters, digits and '_'")
     try:
-        # On one line with the query's first, so that the lines that DuckDB names are the file's.
-        connection.execute(f"CREATE TEMP TABLE {_NEW_ROWS} AS {model.sql}", dict(values) or None)
-        if day is not None:
-            _require_day(connection, model, day)
-    except duckdb.Error as error:
-        raise ModelError(f"{model.path}: {error}") from None
+        return path.read_text(encoding="utf-8-sig"), path
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path}: {error}; UTF-8 is right") from None
 
 
-def _require_day(connection: DuckDBPyConnection, model: SqlModel, day: date) -> None:
-    """Rows of another day would be added again by each run."""
-    if _columns(connection, _NEW_ROWS).get("day") != "DATE":
-        raise ModelError(f"{model.path}: a model by day has a column `day`, a DATE")
-    others = connection.execute(
-        f"SELECT DISTINCT day FROM {_NEW_ROWS} WHERE day IS DISTINCT FROM $day LIMIT 1", {"day": day}
-    ).fetchall()
-    if others:
-        raise ModelError(f"{model.path}: run for {day} it has rows of {others[0][0]}; only $day is right")
-
-
-def table_exists(connection: DuckDBPyConnection, table: str) -> bool:
-    """Whether the warehouse has such a table."""
-    return bool(
-        connection.execute(
-            "SELECT 1 FROM duckdb_tables() WHERE database_name = 'warehouse' AND table_name = $name",
-            {"name": table},
-        ).fetchall()
-    )
-
-
-def _differ(connection: DuckDBPyConnection, table: str, day: date | None) -> bool:
-    """Whether the new rows are not those that the table (or its day) holds, columns included."""
-    if list(_columns(connection, _NEW_ROWS).items()) != list(_columns(connection, table).items()):
-        return True
-    scope = f'"{table}"' + (f" WHERE day = DATE '{day}'" if day else "")
-    return bool(
-        connection.sql(
-            f"(FROM {_NEW_ROWS} EXCEPT ALL FROM {scope}) UNION ALL (FROM {scope} EXCEPT ALL FROM {_NEW_ROWS})"
-            " LIMIT 1"
-        ).fetchall()
-    )
-
-
-def _replace(connection: DuckDBPyConnection, table: str, exists: bool, day: date | None) -> None:
-    if day is None or not exists:
-        connection.execute(f'CREATE OR REPLACE TABLE "{table}" AS FROM {_NEW_ROWS}')
-        return
-    present, wanted = _columns(connection, table), _columns(connection, _NEW_ROWS)
-    if list(present.items()) != list(wanted.items()):
-        # Days that are not run again keep what the model's new columns can hold of them.
-        listed = ", ".join(
-            f"{f'TRY_CAST({_name(name)} AS {kind})' if name in present else f'NULL::{kind}'} AS {_name(name)}"
-            for name, kind in wanted.items()
-        )
-        connection.execute(f'CREATE OR REPLACE TABLE "{table}" AS SELECT {listed} FROM "{table}"')
-    connection.execute(f'DELETE FROM "{table}" WHERE day = $day', {"day": day})
-    connection.execute(f'INSERT INTO "{table}" BY NAME FROM {_NEW_ROWS}')
-
-
-def _columns(connection: DuckDBPyConnection, table: str) -> dict[str, str]:
-    """Columns of a table and their types, in order."""
-    return {row[0]: row[1] for row in connection.sql(f'DESCRIBE "{table}"').fetchall()}
-
-
-def _name(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
+def _in_order(models: Mapping[str, SqlModel]) -> dict[str, SqlModel]:
+    """The models, each after those that it reads, otherwise by name. Raises ModelError for a cycle."""
+    sorter = TopologicalSorter({name: model.tables & models.keys() for name, model in models.items()})
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        # graphlib names each before what reads it; people read the other way round.
+        cycle = list(reversed(error.args[1]))
+        raise ModelError(
+            f"{models[cycle[0]].path}: models read each other in a cycle: {' → '.join(cycle)} "
+            "(each reads the next); none of them can be made first"
+        ) from None
+    ordered: dict[str, SqlModel] = {}
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        ordered |= {name: models[name] for name in ready}
+        sorter.done(*ready)
+    return ordered

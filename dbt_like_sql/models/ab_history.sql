@@ -1,0 +1,27 @@
+-- Every A/B run, newest first, beside the run before it of the same day and settings: what it saved, what the
+-- gate said, and whether its questions or the corpus had changed in between. An average that was not measured
+-- is empty.
+SELECT
+    run_id,
+    ran_at,
+    day,
+    questions,
+    ranking,
+    top_k,
+    trim_threshold,
+    trim_window,
+    model,
+    avg_tokens_baseline,
+    avg_tokens_trim,
+    token_reduction_pct,
+    avg_overlap_vs_baseline,
+    verdict,
+    token_reduction_pct - lag(token_reduction_pct) OVER before AS reduction_change,
+    golden_hash IS DISTINCT FROM lag(golden_hash) OVER before AS other_questions,
+    corpus IS DISTINCT FROM lag(corpus) OVER before AS other_corpus
+FROM ab_runs
+WINDOW before AS (
+    PARTITION BY day, variants, ranking, top_k, trim_threshold, trim_window, source_type, app
+    ORDER BY ran_at, run_id
+)
+ORDER BY ran_at DESC, run_id DESC

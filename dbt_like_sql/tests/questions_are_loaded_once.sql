@@ -1,0 +1,5 @@
+-- A question of the log is loaded once.
+SELECT query_id, count(*) AS times
+FROM oraculo_queries
+GROUP BY query_id
+HAVING times > 1

@@ -1,0 +1,115 @@
+"""What column_lineage.py promises: where a column comes from, or that this is unknown; never a guess."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bib_orchestration.biblioteca.library import MODELS_FOLDER
+from bib_orchestration.biblioteca.warehouse.column_lineage import column_lineage
+from bib_orchestration.biblioteca.warehouse.schema import TABLES
+from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel, read_models
+from bib_orchestration.biblioteca.warehouse.sql_tables import materialise, table_columns
+
+TABLES_READ = {
+    "pages": {"id": "BIGINT", "path": "VARCHAR", "text": "VARCHAR", "tags": "VARCHAR[]", "size": "BIGINT"},
+    "links": {"page": "BIGINT", "target": "VARCHAR"},
+}
+
+
+def model(sql: str) -> SqlModel:
+    return SqlModel("m", sql, Path("/models/m.sql"))
+
+
+def described(sql: str) -> list[str]:
+    """The columns of a query, by DuckDB itself."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        for table, columns in TABLES_READ.items():
+            listed = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+            connection.execute(f"CREATE TABLE {table} ({listed})")
+        connection.execute(f"CREATE TABLE m AS {sql}")
+        return [row[0] for row in connection.sql("DESCRIBE m").fetchall()]
+
+
+def followed(sql: str) -> dict[str, str]:
+    """Each column of a query with its origins, or with why they are unknown."""
+    found = column_lineage(model(sql), described(sql), TABLES_READ)
+    return {
+        name: f"? {lineage.unknown}"
+        if lineage.unknown
+        else " ".join(f"{origin.table}.{origin.column}" for origin in lineage.origins)
+        for name, lineage in found.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT id, path AS p FROM pages", {"id": "pages.id", "p": "pages.path"}),
+        ("SELECT 1 AS one, count(*) AS n FROM pages", {"one": "", "n": ""}),
+        ("SELECT id AS text, text AS id FROM pages", {"text": "pages.id", "id": "pages.text"}),
+        ("FROM links", {"page": "links.page", "target": "links.target"}),
+        ("SELECT path || target AS x FROM pages JOIN links ON page = id", {"x": "links.target pages.path"}),
+        ("SELECT p.* EXCLUDE (text, tags, size) FROM pages p", {"id": "pages.id", "path": "pages.path"}),
+        ("SELECT * REPLACE (page + 1 AS page) FROM links", {"page": "links.page", "target": "links.target"}),
+        (
+            "WITH a AS (SELECT id, upper(path) AS p FROM pages), b AS (SELECT p || id AS q FROM a) FROM b",
+            {"q": "pages.id pages.path"},
+        ),
+        # What only filters, joins or groups is not what a value is made of.
+        ("SELECT path FROM pages WHERE id IN (SELECT page FROM links)", {"path": "pages.path"}),
+        ("SELECT p.path FROM pages p SEMI JOIN links l ON l.page = p.id", {"path": "pages.path"}),
+        ("SELECT path, max(size) AS m FROM pages GROUP BY ALL", {"path": "pages.path", "m": "pages.size"}),
+        (
+            "SELECT (SELECT max(target) FROM links WHERE page = pages.id) AS t FROM pages",
+            {"t": "links.target"},
+        ),
+        ("SELECT unnest(tags) AS tag FROM pages", {"tag": "pages.tags"}),
+        ("SELECT id FROM pages UNION ALL SELECT page FROM links", {"id": "links.page pages.id"}),
+        (
+            "SELECT row_number() OVER (PARTITION BY path ORDER BY size) AS n FROM pages",
+            {"n": "pages.path pages.size"},
+        ),
+    ],
+)
+def test_a_column_is_followed_to_the_tables(sql: str, expected: dict[str, str]) -> None:
+    assert followed(sql) == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "unknown"),
+    [
+        # sqlglot pairs the columns of both sides by their place, and names the wrong ones.
+        ("SELECT id, path FROM pages UNION ALL BY NAME SELECT path, id FROM pages", {"id", "path"}),
+        ("WITH RECURSIVE r AS (SELECT id FROM pages UNION SELECT id + 1 FROM r WHERE id < 3) FROM r", {"id"}),
+        ("FROM pages SELECT COLUMNS('^i')", {"id"}),
+        ("SELECT id, text.upper() AS u FROM pages", {"id", "u"}),
+        ("SELECT id, [tag || path FOR tag IN tags] AS t FROM pages", {"id", "t"}),
+        ("SELECT id, list_transform(tags, lambda tag: tag || path) AS t FROM pages", {"id", "t"}),
+        ("PIVOT (SELECT path, size FROM pages) ON path IN ('a', 'b') USING sum(size)", {"a", "b"}),
+    ],
+)
+def test_what_sqlglot_cannot_follow_is_unknown(sql: str, unknown: set[str]) -> None:
+    assert {name for name, said in followed(sql).items() if said.startswith("? ")} == unknown
+
+
+def test_a_table_whose_columns_are_not_known_leaves_all_unknown() -> None:
+    found = column_lineage(model("SELECT x FROM elsewhere"), ["x"], TABLES_READ)
+    assert found["x"].unknown == "the columns of elsewhere are not known"
+    assert not found["x"].origins
+
+
+def test_every_column_of_this_projects_models_is_followed(warehouse) -> None:
+    from datetime import date
+
+    for each in read_models(MODELS_FOLDER).values():
+        day = date(2026, 10, 1) if each.by_day else None
+        made = materialise(warehouse, each, day=day, values={"questions": 15})
+        with warehouse.read() as connection:
+            tables = table_columns(connection)
+        assert set(TABLES) <= set(tables)
+        found = column_lineage(each, list(made.columns), tables)
+        assert not {name: lineage.unknown for name, lineage in found.items() if lineage.unknown}, each.path
