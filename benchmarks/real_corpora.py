@@ -9,59 +9,26 @@ one thread.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+# Before the project: it says where that is, and keeps all to one thread.
+from corpora import answerable, cpu, data_folder, log, make_library, reciprocal, share
 
 from bib_orchestration.biblioteca.evaluating import ab_settings, evaluate_now
 from bib_orchestration.biblioteca.indexing import index_all
 from bib_orchestration.biblioteca.library import Library
 from bib_orchestration.biblioteca.progress import ProgressLog
 from bib_orchestration.biblioteca.retrieval.retrieve import Filters, Retrieval, RetrievalOptions, retrieve
-from bib_orchestration.biblioteca.settings import load_settings
 from bib_orchestration.biblioteca.warehouse.query_import import import_log
-
-BIB_TOML = """\
-[retrieval]
-ranking = "hybrid"
-[[sources]]
-name = "astro"
-path = "{data}/wiki-astro-es"
-source_type = "wiki"
-[[sources]]
-name = "fastapi"
-path = "{data}/docs-fastapi"
-include = ["/docs/es/**/*.md"]
-source_type = "docs"
-[[sources]]
-name = "fastapi-en"
-path = "{data}/docs-fastapi"
-include = ["/docs/en/**/*.md"]
-source_type = "docs"
-language = "en"
-[[sources]]
-name = "xquad"
-path = "{xquad}"
-source_type = "xquad"
-"""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--data", type=Path, default=os.environ.get("BIB_DATA"), required="BIB_DATA" not in os.environ
-    )
-    data = Path(parser.parse_args().data).absolute()
+    data = data_folder(__doc__)
     with tempfile.TemporaryDirectory(prefix="bib-benchmark-") as scratch:
         run(data, Path(scratch))
 
@@ -69,11 +36,10 @@ def main() -> None:
 def run(data: Path, scratch: Path) -> None:
     xquad = json.loads((data / "xquad" / "xquad.es.json").read_text(encoding="utf-8"))
     questions = list(write_xquad(xquad, scratch))
-    config = scratch / "bib.toml"
-    config.write_text(BIB_TOML.format(data=data, xquad=scratch / "xquad"), encoding="utf-8")
-    library = Library(load_settings(config, environ={"BIB_HOME": str(scratch / "home")}))
+    paragraphs = f'path = "{scratch / "xquad"}"\nsource_type = "xquad"\n'
+    library = make_library(data, scratch, ["astro", "fastapi", "fastapi-en"], {"xquad": paragraphs})
     indexing(library)
-    searching(library, data.parent / "cases" / "questions.jsonl")
+    searching(library, data)
     evaluating(library, questions, scratch)
 
 
@@ -112,9 +78,8 @@ def indexing(library: Library) -> None:
         assert not report.errors, report.errors
 
 
-def searching(library: Library, cases: Path) -> None:
-    asked = [json.loads(line) for line in cases.read_text(encoding="utf-8").splitlines()]
-    asked = [case for case in asked if case["gold_paths"]]
+def searching(library: Library, data: Path) -> None:
+    asked = answerable(data)
     print(
         f"\n## Searching: {len(asked)} questions as people type them, on the Astro and FastAPI documentation\n"
     )
@@ -123,22 +88,16 @@ def searching(library: Library, cases: Path) -> None:
     for ranking in ("vector", "hybrid"):
         ranks, times = [], []
         for case in asked:
-            gold = {path.split("/", 1)[1] for path in case["gold_paths"]}
             started = time.process_time()
-            question = library.question(case["question"])
+            question = library.question(case.question)
             found = retrieve(question, 60, RetrievalOptions(ranking=ranking), index=index)
             times.append(time.process_time() - started)
             pages = list(dict.fromkeys(chunk.path for chunk in found.chunks if chunk.source_type != "xquad"))
-            ranks.append(next((n for n, page in enumerate(pages[:20], 1) if page in gold), None))
-        reciprocal = sum(1 / rank for rank in ranks if rank) / len(ranks)
+            ranks.append(next((n for n, page in enumerate(pages[:20], 1) if page in case.gold), None))
         print(
             f"| {ranking} | {share(ranks, 1):.3f} | {share(ranks, 5):.3f} "
-            f"| {reciprocal:.3f} | {sorted(times)[len(times) // 2] * 1000:.1f} |"
+            f"| {reciprocal(ranks):.3f} | {sorted(times)[len(times) // 2] * 1000:.1f} |"
         )
-
-
-def share(ranks: list[int | None], k: int) -> float:
-    return sum(rank is not None and rank <= k for rank in ranks) / len(ranks)
 
 
 def evaluating(library: Library, questions: list[dict[str, Any]], scratch: Path) -> None:
@@ -173,8 +132,7 @@ def retention(library: Library, questions: list[dict[str, Any]]) -> None:
             next((n for n, chunk in enumerate(result.chunks, 1) if chunk.path == gold["path"]), None)
             for gold, result in retrieved(RetrievalOptions(ranking=ranking))
         ]
-        reciprocal = sum(1 / rank for rank in ranks if rank) / len(ranks)
-        print(f"| {ranking} | {share(ranks, 5):.3f} | {reciprocal:.3f} |")
+        print(f"| {ranking} | {share(ranks, 5):.3f} | {reciprocal(ranks):.3f} |")
 
     print("\n| trimming (threshold 0.38) | tokens saved | answers kept, of those found |\n|---|---|---|")
     for window in (0, 1):
@@ -186,18 +144,6 @@ def retention(library: Library, questions: list[dict[str, Any]]) -> None:
             found += bool(chunks)
             kept += any(gold["answer"] in chunk.text for chunk in chunks)
         print(f"| window {window} | {1 - tokens / before:.1%} | {kept / found:.1%} ({kept} of {found}) |")
-
-
-@contextmanager
-def cpu() -> Iterator[Callable[[], float]]:
-    started = time.process_time()
-    ended: list[float] = []
-    yield lambda: (ended[0] if ended else time.process_time()) - started
-    ended.append(time.process_time())
-
-
-def log(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Backfills from the command line: a range of partitions materialised in this process, and waited for.
+"""Backfills from the command line: a plan's runs, one after the other in this process.
 
 Runs are recorded in Dagster's home, so the UI shows them like any other.
 """
@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import date
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from bib_orchestration.biblioteca.settings import Settings, SettingsError
-from bib_orchestration.build import build_definitions
-from bib_orchestration.circuits import CORPUS, EVALUATION, ordered_sources
-from bib_orchestration.partitions import day_partitions, range_tags, refresh_config
+from bib_orchestration.backfill_plan import BackfillPlan, PlannedRun, plain_reason
+from bib_orchestration.biblioteca.settings import Settings
+from bib_orchestration.partitions import range_tags, refresh_config
 
 INSTANCE_SETTINGS = Path(__file__).resolve().parent / "dagster.yaml"
 
@@ -33,51 +30,71 @@ class Materialised:
     figures: dict[str, float | str]
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A step that failed, the partitions that its run was for ("" for none), and the reason."""
+
+    step: str
+    partitions: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.step} ({self.partitions}): {self.reason}"
+            if self.partitions
+            else f"{self.step}: {self.reason}"
+        )
+
+
 @dataclass
 class BackfillReport:
-    """What a backfill did, assets in the order they were made, and why steps of it failed."""
+    """What a backfill did, assets in the order they were made; what failed, and what was not made for it.
+
+    not_made: assets, with the partitions of their run; what they need failed.
+    run_ids: Dagster's ids of the runs.
+    """
 
     materialised: list[Materialised] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+    failures: list[Failed] = field(default_factory=list)
+    not_made: list[tuple[str, str]] = field(default_factory=list)
+    run_ids: list[str] = field(default_factory=list)
 
 
 def backfill(
     settings: Settings,
+    definitions: dg.Definitions,
+    plan: BackfillPlan,
     *,
-    sources: str | None = None,
-    days: str | None = None,
-    assets: Sequence[str] | None = None,
     full: bool = False,
+    on_run: Callable[[PlannedRun], None] = lambda run: None,
 ) -> BackfillReport:
-    """Materialise the assets of a corpus for `sources`, and those of an evaluation for `days`.
-
-    `sources` is "all" or names joined by commas; `days` a day, or "first..last". Raises SettingsError for a
-    source, day or asset that there is not.
-    """
-    ranges = list(_source_ranges(settings, sources)) if sources else []
-    spans = [_day_range(settings, days)] if days else []
-    _check_assets(assets)
+    """Make the runs of a plan; one that fails does not stop the next. `on_run` is told of each before it
+    starts."""
     prepare_home(settings)
-    job = build_definitions(settings).resolve_implicit_global_asset_job_def()
+    job = definitions.resolve_implicit_global_asset_job_def()
     report = BackfillReport()
     with dg.DagsterInstance.get() as instance:
-        for kind, listed in ((CORPUS, ranges), (EVALUATION, spans)):
-            chosen = [name for name in kind if assets is None or name in assets]
-            for keys in listed if chosen else []:
-                result = job.execute_in_process(
-                    instance=instance,
-                    asset_selection=[dg.AssetKey(name) for name in chosen],
-                    tags={**range_tags(keys), "bib/backfill": f"{keys[0]}..{keys[-1]}"},
-                    run_config=_run_config(chosen, full),
-                    raise_on_error=False,
-                )
-                _note(report, result)
+        for planned in plan.runs:
+            on_run(planned)
+            tags = range_tags(planned.partitions) if planned.partitions else {}
+            result = job.execute_in_process(
+                instance=instance,
+                asset_selection=[dg.AssetKey.from_user_string(name) for name in planned.assets],
+                tags={**tags, "bib/backfill": planned.label or "unpartitioned"},
+                run_config=_run_config(planned.assets, full),
+                raise_on_error=False,
+            )
+            _note(report, plan, planned, result)
     order = list(dict.fromkeys(made.asset for made in report.materialised))
     report.materialised.sort(key=lambda made: (order.index(made.asset), made.partition))
     return report
 
 
-def _note(report: BackfillReport, result: dg.ExecuteInProcessResult) -> None:
+def _note(
+    report: BackfillReport, plan: BackfillPlan, planned: PlannedRun, result: dg.ExecuteInProcessResult
+) -> None:
+    report.run_ids.append(result.run_id)
+    left = set(planned.assets)
     for event in result.all_events:
         if event.is_step_materialization:
             made = event.materialization
@@ -87,19 +104,28 @@ def _note(report: BackfillReport, result: dg.ExecuteInProcessResult) -> None:
                 if isinstance(value, dg.IntMetadataValue | dg.FloatMetadataValue | dg.TextMetadataValue)
                 and value.value is not None
             }
-            report.materialised.append(
-                Materialised(made.asset_key.to_user_string(), made.partition or "", figures)
-            )
+            asset = made.asset_key.to_user_string()
+            left.discard(asset)
+            report.materialised.append(Materialised(asset, made.partition or "", figures))
         elif event.is_step_failure:
             error = event.step_failure_data.error
             cause = error.cause if error and error.cause else error
-            said = cause.message.strip() if cause else "no reason given"
-            report.failures.append(f"{event.step_key}: {said}")
+            said = plain_reason(cause.message) if cause else "no reason given"
+            left.discard(event.step_key or "")
+            report.failures.append(Failed(event.step_key or "", planned.label, said))
+    report.not_made += [
+        (name, planned.label if plan.ranges[name] else "") for name in planned.assets if name in left
+    ]
+
+
+def dagster_home(settings: Settings) -> Path:
+    """Where Dagster keeps its runs: DAGSTER_HOME, or a folder of the knowledge base's state."""
+    return Path(os.environ.get("DAGSTER_HOME") or settings.home / "dagster").absolute()
 
 
 def prepare_home(settings: Settings) -> Path:
     """Make sure that Dagster has a home with our settings in it, and that this process uses it."""
-    home = Path(os.environ.get("DAGSTER_HOME") or settings.home / "dagster").absolute()
+    home = dagster_home(settings)
     home.mkdir(parents=True, exist_ok=True)
     if not (home / INSTANCE_SETTINGS.name).exists():
         shutil.copyfile(INSTANCE_SETTINGS, home / INSTANCE_SETTINGS.name)
@@ -107,41 +133,7 @@ def prepare_home(settings: Settings) -> Path:
     return home
 
 
-def _source_ranges(settings: Settings, asked: str) -> Iterator[list[str]]:
-    """Runs of neighbouring partitions that hold the sources asked for."""
-    names = [source.name for source in ordered_sources(settings)]
-    wanted = names if asked == "all" else [name.strip() for name in asked.split(",")]
-    for name in wanted:
-        if name not in names:
-            raise SettingsError(f"--sources: no source {name!r}; there are: all, {', '.join(names)}")
-    flagged = groupby(names, key=lambda name: name in wanted)
-    yield from (list(group) for is_wanted, group in flagged if is_wanted)
-
-
-def _day_range(settings: Settings, asked: str) -> list[str]:
-    first, _, last = asked.partition("..")
-    keys = day_partitions(settings).get_partition_keys()
-    try:
-        start, end = (date.fromisoformat(day).isoformat() for day in (first, last or first))
-    except ValueError:
-        raise SettingsError(f"--days: {asked!r}; 2026-10-01 or 2026-10-01..2026-10-31 is right") from None
-    chosen = [key for key in keys if start <= key <= end]
-    if not chosen:
-        known = f"{keys[0]} to {keys[-1]}" if keys else "none yet"
-        raise SettingsError(
-            f"--days: no day in {asked}; there are {known} (evaluation.first_day to yesterday)"
-        )
-    return chosen
-
-
 def _run_config(assets: Sequence[str], full: bool) -> dict[str, Any]:
     # The figures are printed at the end; the whole log is in the UI.
     quiet: dict[str, Any] = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     return quiet | refresh_config(assets, full=full)
-
-
-def _check_assets(assets: Sequence[str] | None) -> None:
-    known = (*CORPUS, *EVALUATION)
-    for name in assets or ():
-        if name not in known:
-            raise SettingsError(f"--assets: no asset {name!r}; there are: {', '.join(known)}")

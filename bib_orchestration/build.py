@@ -8,8 +8,8 @@ import dagster as dg
 
 from bib_orchestration.assets.corpus import corpus_assets
 from bib_orchestration.assets.evaluation import evaluation_assets
-from bib_orchestration.assets.index import chunk_index
-from bib_orchestration.assets.queries import oraculo_queries
+from bib_orchestration.assets.index import index_assets
+from bib_orchestration.assets.queries import query_assets
 from bib_orchestration.assets.sql_models import model_assets
 from bib_orchestration.biblioteca.library import TESTS_FOLDER, Library
 from bib_orchestration.biblioteca.settings import Settings
@@ -32,8 +32,8 @@ def build_definitions(settings: Settings, *, library: Library | None = None) -> 
         definitions = dg.Definitions(
             assets=[
                 *corpus_assets(settings),
-                chunk_index,
-                oraculo_queries,
+                *index_assets(),
+                *query_assets(),
                 *model_assets(settings, models),
                 *evaluation_assets(settings),
             ],

@@ -117,7 +117,7 @@ def _sql_check(test: SqlTest, asset: str) -> dg.AssetChecksDefinition:
     spec = dg.AssetCheckSpec(
         test.name,
         asset=asset,
-        description=f"{test.description}\n\n```sql\n{test.sql.strip()}\n```",
+        description=f"{test.description}\n\n```sql\n{test.query}\n```",
         blocking=not test.warns,
     )
     severity = dg.AssetCheckSeverity.WARN if test.warns else dg.AssetCheckSeverity.ERROR

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from bib_orchestration.biblioteca.settings import Settings, SettingsError, load_
 from bib_orchestration.circuits import check_names
 
 DONE, FAILED, WRONG = 0, 1, 2
+_SERVER = "http://127.0.0.1:3000"
 # Arithmetic on days ends with the year 9999.
 _LAST_YEAR = 9000
 
@@ -324,28 +326,111 @@ def _backfill_command(commands: Any) -> None:
         commands,
         "backfill",
         _backfill,
-        "Materialise assets in Dagster for a range of sources or days, and wait for it.",
-        as_json=False,
+        "Materialise assets in Dagster for sources and days, here or on the running server.",
     )
     command.add_argument("--sources", metavar="NAMES", help="'all', or names joined by commas")
-    command.add_argument("--days", metavar="DAYS", help="DAY, or FIRST..LAST")
-    command.add_argument("--assets", metavar="NAMES", help="only these, joined by commas")
+    command.add_argument(
+        "--days",
+        metavar="DAYS",
+        help="'all', or DAY, FIRST..LAST, FIRST.., ..LAST, joined by commas; up to yesterday",
+    )
+    command.add_argument(
+        "--assets", metavar="NAMES", help="only these, joined by commas; any asset of the definitions"
+    )
     command.add_argument(
         "--full", action="store_true", help="ignore stored fingerprints: read and verify all"
     )
+    command.add_argument(
+        "--queue",
+        action="store_true",
+        help="hand it to the running server as an asset backfill, instead of making the runs here",
+    )
+    command.add_argument(
+        "--server",
+        metavar="URL",
+        help=f"with --queue: where the server is (default: DAGSTER_URL, or {_SERVER})",
+    )
+    command.add_argument("--wait", action="store_true", help="with --queue: until the backfill has ended")
 
 
 def _backfill(parsed: argparse.Namespace, settings: Settings) -> int:
-    if not (parsed.sources or parsed.days):
+    if not (parsed.sources or parsed.days or parsed.assets):
         return _complain("say which: --sources all, or --days 2026-10-01..2026-10-31", WRONG)
+    for option, given in (("--server", parsed.server), ("--wait", parsed.wait)):
+        if given and not parsed.queue:
+            return _complain(f"{option} goes with --queue; without it the runs are made here", WRONG)
 
     from bib_orchestration import terminal
     from bib_orchestration.backfill import backfill
+    from bib_orchestration.backfill_plan import plan_backfill
+    from bib_orchestration.biblioteca.library import Library
+    from bib_orchestration.build import build_definitions
 
-    assets = parsed.assets.split(",") if parsed.assets else None
-    report = backfill(settings, sources=parsed.sources, days=parsed.days, assets=assets, full=parsed.full)
-    terminal.show_backfill([(m.asset, m.partition, m.figures) for m in report.materialised], report.failures)
+    library = Library(settings)
+    definitions = build_definitions(settings, library=library)
+    plan = plan_backfill(
+        settings,
+        definitions,
+        models=library.models,
+        sources=parsed.sources,
+        days=parsed.days,
+        assets=parsed.assets.split(",") if parsed.assets else None,
+    )
+    for span in plan.left_out:
+        _note(f"--days: left out {span}")
+    if parsed.queue:
+        return _queue(parsed, settings, plan)
+    report = backfill(
+        settings,
+        definitions,
+        plan,
+        full=parsed.full,
+        on_run=lambda run: terminal.show_backfill_run(run.assets, run.label),
+    )
+    made = [(each.asset, each.partition, each.figures) for each in report.materialised]
+    _print(
+        parsed,
+        {
+            "materialised": [
+                {"asset": asset, "partition": partition or None, "figures": figures}
+                for asset, partition, figures in made
+            ],
+            "failures": [asdict(failure) for failure in report.failures],
+            "not_made": [{"asset": asset, "partitions": label} for asset, label in report.not_made],
+            "left_out": list(plan.left_out),
+            "run_ids": report.run_ids,
+        },
+        lambda: terminal.show_backfill(made),
+    )
+    terminal.show_failures([*map(str, report.failures)], report.not_made)
     return FAILED if report.failures else DONE
+
+
+def _queue(parsed: argparse.Namespace, settings: Settings, plan: Any) -> int:
+    from bib_orchestration import terminal
+    from bib_orchestration.backfill import dagster_home
+    from bib_orchestration.queued_backfill import DagsterServer, QueueError
+
+    address = parsed.server or os.environ.get("DAGSTER_URL") or _SERVER
+    server = DagsterServer(address)
+    try:
+        queued = server.launch(plan, full=parsed.full, home=dagster_home(settings))
+        if not parsed.json:
+            terminal.show_queued(queued.id, queued.url)
+        outcome = server.wait(queued, on_change=terminal.show_queue_progress) if parsed.wait else None
+    except QueueError as error:
+        return _complain(error, FAILED)
+    except KeyboardInterrupt:
+        return _complain("interrupted; a backfill that was queued goes on", FAILED)
+    if parsed.json:
+        value = {"backfill_id": queued.id, "url": queued.url, "left_out": list(plan.left_out)}
+        print(json.dumps(value | (asdict(outcome) if outcome else {}), ensure_ascii=False, indent=2))
+    elif outcome:
+        terminal.show_outcome(outcome.status, outcome.assets)
+    if outcome is None:
+        return DONE
+    terminal.show_failures(outcome.failures)
+    return DONE if outcome.succeeded else FAILED
 
 
 # --- common
@@ -356,6 +441,11 @@ def _print(parsed: argparse.Namespace, value: Any, show: Any) -> None:
         print(json.dumps(value, ensure_ascii=False, indent=2, default=str))
     else:
         show()
+
+
+def _note(remark: str) -> None:
+    """Something to know that is no fault."""
+    _complain(remark, DONE)
 
 
 def _complain(problem: object, status: int) -> int:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from bib_orchestration import plots
-from bib_orchestration.biblioteca.warehouse.schema import TABLES
+from bib_orchestration.biblioteca.warehouse.column_lineage import Lineage, Origin
+from bib_orchestration.biblioteca.warehouse.schema import NOTES, TABLES
 
 if TYPE_CHECKING:
     from bib_orchestration.biblioteca.evaluating import Evaluation
-    from bib_orchestration.biblioteca.warehouse.column_lineage import Lineage
+    from bib_orchestration.biblioteca.evaluation.gate import Gate
 
 MOST_ROWS = 50
 MOST_CHARS = 300
@@ -32,34 +33,50 @@ def table(
     return dg.MetadataValue.md("\n".join(lines) + (f"\n\n… and {left_out} more" if left_out > 0 else ""))
 
 
-def table_schema(name: str) -> dg.TableSchema:
+def table_schema(name: str, lineage: Mapping[str, Lineage] | None = None) -> dg.TableSchema:
     """The columns of one of the warehouse's own tables."""
-    return column_schema(TABLES[name])
+    return column_schema(TABLES[name], NOTES[name], lineage)
 
 
-def column_schema(columns: Mapping[str, str], lineage: Mapping[str, Lineage] | None = None) -> dg.TableSchema:
-    """Columns and their types; one whose lineage is unknown says so, and why."""
+def column_schema(
+    columns: Mapping[str, str],
+    notes: Mapping[str, str] | None = None,
+    lineage: Mapping[str, Lineage] | None = None,
+) -> dg.TableSchema:
+    """Columns, their types, what `notes` say of them, and where they come from.
+
+    Dagster's own web server keeps a column's lineage without showing it, so the description tells it too; one
+    that is unknown says so, and why.
+    """
     return dg.TableSchema(
         columns=[
-            dg.TableColumn(name, type=kind, description=_where_unknown(lineage, name))
+            dg.TableColumn(
+                name,
+                type=kind,
+                description=" ".join(
+                    said for said in ((notes or {}).get(name), _whence((lineage or {}).get(name))) if said
+                )
+                or None,
+            )
             for name, kind in columns.items()
         ]
     )
 
 
-def _where_unknown(lineage: Mapping[str, Lineage] | None, column: str) -> str | None:
-    known = lineage.get(column) if lineage else None
-    return f"lineage unknown: {known.unknown}" if known and known.unknown else None
+def _whence(lineage: Lineage | None) -> str | None:
+    if lineage is None:
+        return None
+    if lineage.unknown:
+        return f"(lineage unknown: {lineage.unknown})"
+    return f"← {', '.join(map(str, lineage.origins))}" if lineage.origins else None
 
 
-def column_lineage(lineage: Mapping[str, Lineage], made_by: Mapping[str, str]) -> dg.TableColumnLineage:
-    """Where columns come from, as assets: `made_by` names the asset of a table that is no asset's name."""
+def column_lineage(lineage: Mapping[str, Lineage]) -> dg.TableColumnLineage:
+    """Where columns come from, for Dagster. The origins' tables are assets by name."""
     return dg.TableColumnLineage(
         {
             column: [
-                dg.TableColumnDep(
-                    asset_key=dg.AssetKey(made_by.get(origin.table, origin.table)), column_name=origin.column
-                )
+                dg.TableColumnDep(asset_key=dg.AssetKey(origin.table), column_name=origin.column)
                 for origin in known.origins
             ]
             for column, known in lineage.items()
@@ -68,14 +85,11 @@ def column_lineage(lineage: Mapping[str, Lineage], made_by: Mapping[str, str]) -
     )
 
 
-def lineage_from(asset: str, origins: Mapping[str, Sequence[str]]) -> dg.TableColumnLineage:
+def lineage_from(asset: str, origins: Mapping[str, Sequence[str]]) -> dict[str, Lineage]:
     """The lineage of columns that are made of those of one asset, by our own account."""
-    return dg.TableColumnLineage(
-        {
-            column: [dg.TableColumnDep(asset_key=dg.AssetKey(asset), column_name=name) for name in names]
-            for column, names in origins.items()
-        }
-    )
+    return {
+        column: Lineage(tuple(Origin(asset, name) for name in names)) for column, names in origins.items()
+    }
 
 
 def evaluation_metadata(evaluation: Evaluation) -> dict[str, Any]:
@@ -92,16 +106,6 @@ def evaluation_metadata(evaluation: Evaluation) -> dict[str, Any]:
         )
         if summary[name] is not None
     }
-    conditions = [
-        {
-            "condition": condition.name,
-            "measured": condition.measured,
-            "required": None if condition.required is None else f"> {condition.required:g}",
-            "met": {True: "yes", False: "no", None: "unmeasured"}[condition.met],
-            "note": condition.note,
-        }
-        for condition in evaluation.gate.conditions
-    ]
     rows = [
         {
             "question": result.question,
@@ -118,12 +122,28 @@ def evaluation_metadata(evaluation: Evaluation) -> dict[str, Any]:
         "questions": summary["questions"],
         **numbers,
         "verdict": evaluation.gate.verdict,
-        "gate": table(conditions, ["condition", "measured", "required", "met", "note"]),
+        "gate": _gate(evaluation.gate),
         **_tokens_per_question(evaluation),
         "summary": dg.MetadataValue.json(summary),
         "results": table(rows, ["question", "variant", "tokens", "tokens_before", "top_score", "overlap"]),
         "run": dg.MetadataValue.path(str(evaluation.stored.folder)),
     }
+
+
+def _gate(gate: Gate) -> dg.MarkdownMetadataValue:
+    """The gate's conditions as a table, and what is to be said of them below it: a column would be narrow."""
+    conditions = [
+        {
+            "condition": condition.name,
+            "measured": condition.measured,
+            "required": None if condition.required is None else f"> {condition.required:g}",
+            "met": {True: "yes", False: "no", None: "unmeasured"}[condition.met],
+        }
+        for condition in gate.conditions
+    ]
+    notes = [f"`{condition.name}`: {condition.note}" for condition in gate.conditions if condition.note]
+    listed = table(conditions, ["condition", "measured", "required", "met"]).value or ""
+    return dg.MetadataValue.md("\n\n".join([listed, *notes]))
 
 
 def _tokens_per_question(evaluation: Evaluation) -> dict[str, dg.MarkdownMetadataValue]:

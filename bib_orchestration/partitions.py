@@ -27,6 +27,18 @@ def day_partitions(settings: Settings) -> dg.DailyPartitionsDefinition:
     )
 
 
+def keys_of(context: dg.AssetExecutionContext) -> list[str]:
+    """The partitions that a run is for. A range that holds none fails, or it would end green and undone."""
+    keys = list(context.partition_keys)
+    if not keys:
+        asked = context.partition_key_range
+        raise dg.Failure(
+            f"no partition from {asked.start} to {asked.end}: a range goes from the earlier to the later",
+            allow_retries=False,
+        )
+    return keys
+
+
 def range_tags(keys: Iterable[str]) -> dict[str, str]:
     """Tags that make one run of a range of partitions, given all keys of the range in order."""
     listed = list(keys)

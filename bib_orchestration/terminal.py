@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 from rich.console import Console
@@ -31,6 +33,13 @@ _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 _MOST_PROBLEMS = 20
 _EXCERPT = 400
 _LONG_FIGURE = 40
+# Of an asset with more partitions than this, a backfill shows so many at either end.
+_MOST_PARTITIONS, _ENDS = 15, 3
+_MOST_WORDS = 3
+# Figures that count what a run changed: 0 is nothing to tell, and a sum over partitions has a sense.
+_CHANGES = frozenset(
+    "added changed moved deleted updated removed skipped embedded texts_embedded documents_cut bad_lines".split()
+)
 _VERDICT_STYLES = {"go": "bold green", "no-go": "bold red", "cannot conclude": "bold yellow"}
 
 # Without emoji: `:key:` in a path or in code is what it says.
@@ -283,22 +292,101 @@ def _show_circuits(settings: Settings) -> None:
 # --- backfill
 
 
-def show_backfill(
-    materialised: Sequence[tuple[str, str, Mapping[str, float | str]]], failures: Sequence[str]
-) -> None:
-    """A row a partition, with its own figures; those that are zero are left out."""
+def show_backfill_run(assets: Sequence[str], partitions: str) -> None:
+    """On a terminal, what is being made; nothing elsewhere."""
+    if _errors.is_terminal:
+        for_what = f" for {partitions}" if partitions else ""
+        _errors.print(f"[dim]making {_safe(', '.join(assets) + for_what)} …[/dim]")
+
+
+def show_backfill(materialised: Sequence[tuple[str, str, Mapping[str, float | str]]]) -> None:
+    """A row a partition, with its own figures; of an asset with many, the first, the last, and all in one."""
     table = _table("asset", "partition", "rows>", "figures")
-    for asset, partition, figures in materialised:
-        rows = figures.get("dagster/partition_row_count", figures.get("dagster/row_count", ""))
-        shown = [
-            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in figures.items()
-            if value and not name.startswith("dagster/") and len(str(value)) < _LONG_FIGURE
-        ]
-        table.add_row(asset, partition, str(rows), _safe(", ".join(shown)))
+    shortened = False
+    for asset, group in groupby(materialised, key=lambda row: row[0]):
+        made = [(partition, figures) for _, partition, figures in group]
+        few = len(made) <= _MOST_PARTITIONS
+        for partition, figures in made if few else made[:_ENDS]:
+            table.add_row(asset, partition, str(_rows(figures)), _safe(_figures(figures)))
+        if few:
+            continue
+        shortened = True
+        table.add_row(asset, "…", "", f"{len(made) - 2 * _ENDS} more partitions")
+        for partition, figures in made[-_ENDS:]:
+            table.add_row(asset, partition, str(_rows(figures)), _safe(_figures(figures)))
+        rows = [count for _, figures in made if isinstance(count := _rows(figures), int)]
+        summary = _summary([figures for _, figures in made])
+        table.add_row(asset, f"all {len(made)}", str(sum(rows)) if rows else "", _safe(summary), style="bold")
     _console.print(table)
+    if shortened:
+        _console.print(
+            "[dim]Shortened: each partition is in `--json`, and in Dagster's UI (`make ui`).[/dim]"
+        )
+
+
+def show_failures(failures: Sequence[str], not_made: Sequence[tuple[str, str]] = ()) -> None:
+    """Why steps failed, and which assets were not made because of it, with their partitions."""
     for failure in failures:
         _errors.print(f"[bold red]failed:[/bold red] {_safe(failure)}")
+    for asset, partitions in not_made:
+        for_what = f" ({partitions})" if partitions else ""
+        _errors.print(f"[yellow]not made:[/yellow] {_safe(asset + for_what)}: what it needs failed")
+
+
+def show_queued(backfill_id: str, url: str) -> None:
+    _console.print(f"queued: backfill {_safe(backfill_id)}, to be watched at {_safe(url)}")
+    # What follows may take minutes.
+    sys.stdout.flush()
+
+
+def show_queue_progress(said: str) -> None:
+    """On a terminal, how far a queued backfill is; nothing elsewhere."""
+    if _errors.is_terminal:
+        _errors.print(f"[dim]{_safe(said)}[/dim]")
+
+
+def show_outcome(status: str, assets: Mapping[str, Mapping[str, int]]) -> None:
+    """How many partitions of each asset a queued backfill made."""
+    table = _table("asset", "targeted>", "materialised>", "failed>")
+    for asset, counts in assets.items():
+        table.add_row(asset, *(str(counts[name]) for name in ("targeted", "materialised", "failed")))
+    _console.print(table)
+    _console.print(f"ended: {_safe(status)}")
+
+
+def _rows(figures: Mapping[str, float | str]) -> float | str:
+    return figures.get("dagster/partition_row_count", figures.get("dagster/row_count", ""))
+
+
+def _figures(figures: Mapping[str, float | str]) -> str:
+    """A partition's figures; changes that were none are left out."""
+    return ", ".join(
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in figures.items()
+        if _is_shown(name, value) and not (name in _CHANGES and not value)
+    )
+
+
+def _summary(listed: Sequence[Mapping[str, float | str]]) -> str:
+    """Figures of many partitions: sums of changes, the span of other numbers, and words with their count."""
+    said = []
+    for name in dict.fromkeys(name for figures in listed for name in figures):
+        values = [figures[name] for figures in listed if name in figures and _is_shown(name, figures[name])]
+        numbers = [value for value in values if not isinstance(value, str)]
+        words = Counter(value for value in values if isinstance(value, str))
+        if numbers and name in _CHANGES:
+            if any(numbers):
+                said.append(f"{name} {sum(numbers):g}")
+        elif numbers:
+            low, high = min(numbers), max(numbers)
+            said.append(f"{name} {low:g}" if low == high else f"{name} {low:g} to {high:g}")
+        if 0 < len(words) <= _MOST_WORDS:
+            said.append(f"{name} " + ", ".join(f"{word} ({count})" for word, count in words.most_common()))
+    return ", ".join(said)
+
+
+def _is_shown(name: str, value: float | str) -> bool:
+    return not name.startswith("dagster/") and value != "" and len(str(value)) < _LONG_FIGURE
 
 
 # --- log

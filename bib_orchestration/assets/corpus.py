@@ -4,13 +4,11 @@ Each source of a range commits by itself and reports its own figures. One that c
 and stops nothing; the check `sources_were_read` then makes the run red.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 
 from bib_orchestration import plots
-
 from bib_orchestration.assets import OWNERS
 from bib_orchestration.biblioteca.corpus.markdown import CHUNKER_VERSION
 from bib_orchestration.biblioteca.library import Library
@@ -22,32 +20,24 @@ from bib_orchestration.biblioteca.warehouse.corpus_tables import (
     refresh_documents,
     remove_unknown_sources,
 )
-from bib_orchestration.displays import lineage_from, table, table_schema
-from bib_orchestration.partitions import source_partitions
+from bib_orchestration.displays import column_lineage, lineage_from, table, table_schema
+from bib_orchestration.partitions import keys_of, source_partitions
 from bib_orchestration.resources import LibraryResource
 
 # Which columns of `bib_docs` those of `bib_chunks` are made of.
-_CHUNK_ORIGINS: Mapping[str, tuple[str, ...]] = {
-    **{name: (name,) for name in ("doc_id", "source", "path")},
-    "title": ("own_title", "text"),
-    "chunk_id": ("doc_id",),
-    "content_id": ("own_title", "text"),
-    **{
-        name: ("text",)
-        for name in (
-            "text_hash",
-            "ordinal",
-            "heading_path",
-            "text",
-            "body",
-            "start",
-            "end",
-            "line_start",
-            "line_end",
-            "tokens",
-        )
+_CUT_OF_TEXT = "text_hash ordinal heading_path text body start end line_start line_end tokens".split()
+_CHUNK_LINEAGE = lineage_from(
+    "documents",
+    {
+        "chunk_id": ("doc_id",),
+        "doc_id": ("doc_id",),
+        "source": ("source",),
+        "path": ("path",),
+        "title": ("own_title", "text"),
+        "content_id": ("own_title", "text"),
+        **dict.fromkeys(_CUT_OF_TEXT, ("text",)),
     },
-}
+)
 
 
 class RefreshConfig(dg.Config):
@@ -74,7 +64,7 @@ def corpus_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         context: dg.AssetExecutionContext, config: RefreshConfig, library: LibraryResource
     ) -> dg.MaterializeResult:
         warehouse = library.warehouse
-        for name in context.partition_keys:
+        for name in keys_of(context):
             report = refresh_documents(
                 warehouse,
                 settings.source(name),
@@ -98,13 +88,16 @@ def corpus_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         owners=OWNERS,
         code_version=CHUNKER_VERSION,
         description="Occurrences of chunks in each source's documents, with exact offsets (`bib_chunks`).",
-        metadata={"dagster/column_schema": table_schema("bib_chunks"), "dagster/table_name": "bib_chunks"},
+        metadata={
+            "dagster/column_schema": table_schema("bib_chunks", _CHUNK_LINEAGE),
+            "dagster/table_name": "bib_chunks",
+        },
     )
     def chunks(
         context: dg.AssetExecutionContext, config: RefreshConfig, library: LibraryResource
     ) -> dg.MaterializeResult:
         warehouse = library.warehouse
-        for name in context.partition_keys:
+        for name in keys_of(context):
             report = refresh_chunks(warehouse, name, settings.chunks, full=config.full)
             context.add_asset_metadata(_chunks_metadata(library, report), partition_key=name)
         warehouse.publish()
@@ -154,7 +147,7 @@ def _chunks_metadata(library: Library, report: ChunkReport) -> dict[str, Any]:
         "removed": report.removed,
         "distinct_contents": len({content for content, _ in sizes}),
         "tokens": sum(tokens for _, tokens in sizes),
-        "dagster/column_lineage": lineage_from("documents", _CHUNK_ORIGINS),
+        "dagster/column_lineage": column_lineage(_CHUNK_LINEAGE),
     }
     if sizes:
         metadata["chunk_lengths"] = plots.histogram(

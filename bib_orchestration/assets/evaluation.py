@@ -12,14 +12,14 @@ from bib_orchestration.biblioteca.evaluation.gate import (
     Condition,
 )
 from bib_orchestration.biblioteca.settings import Settings
-from bib_orchestration.displays import evaluation_metadata, lineage_from, table_schema
-from bib_orchestration.partitions import day_partitions
+from bib_orchestration.displays import column_lineage, evaluation_metadata, lineage_from, table_schema
+from bib_orchestration.partitions import day_partitions, keys_of
 from bib_orchestration.resources import LibraryResource
 
 if TYPE_CHECKING:
     from bib_orchestration.biblioteca.evaluating import Evaluation
 
-_FROM_GOLDEN_SET = {"day": ("day",), "question": ("question",), "rank": ("rank",)}
+_LINEAGE = lineage_from("golden_set", {name: (name,) for name in ("day", "question", "rank")})
 
 GATE_CHECKS = {
     "gate_token_reduction": "The trimmed variant needs clearly fewer tokens than whole chunks.",
@@ -44,7 +44,10 @@ def evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
             "Whole against trimmed chunks on the golden set of each day: tokens, overlap, and the gate's "
             "verdict. Written to `runs/` as JSON and Parquet, and loaded into `ab_results`."
         ),
-        metadata={"dagster/column_schema": table_schema("ab_results"), "dagster/table_name": "ab_results"},
+        metadata={
+            "dagster/column_schema": table_schema("ab_results", _LINEAGE),
+            "dagster/table_name": "ab_results",
+        },
         check_specs=[
             dg.AssetCheckSpec(name, asset="retrieval_ab", description=description)
             for name, description in GATE_CHECKS.items()
@@ -55,12 +58,12 @@ def evaluation_assets(settings: Settings) -> list[dg.AssetsDefinition]:
         from bib_orchestration.biblioteca.evaluating import ab_settings, evaluate_day
 
         evaluations = {}
-        for day in context.partition_keys:
+        for day in keys_of(context):
             evaluations[day] = evaluate_day(library, date.fromisoformat(day), ab_settings(settings))
             context.add_asset_metadata(
                 {
                     **evaluation_metadata(evaluations[day]),
-                    "dagster/column_lineage": lineage_from("golden_set", _FROM_GOLDEN_SET),
+                    "dagster/column_lineage": column_lineage(_LINEAGE),
                 },
                 partition_key=day,
             )

@@ -4,6 +4,7 @@ What a model's page shows beside its rows, for those models that ship with the p
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -13,11 +14,12 @@ from bib_orchestration.assets import OWNERS
 from bib_orchestration.assets.model_pages import page_of
 from bib_orchestration.biblioteca.library import Library
 from bib_orchestration.biblioteca.settings import Settings
+from bib_orchestration.biblioteca.warehouse.column_lineage import Lineage, Origin, follow_columns
 from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel
-from bib_orchestration.biblioteca.warehouse.sql_tables import ModelReport, materialise
+from bib_orchestration.biblioteca.warehouse.sql_tables import ModelReport, materialise, table_columns
 from bib_orchestration.circuits import CORPUS, EVALUATION
 from bib_orchestration.displays import column_lineage, column_schema
-from bib_orchestration.partitions import day_partitions
+from bib_orchestration.partitions import day_partitions, keys_of
 from bib_orchestration.resources import LibraryResource
 
 # Which asset makes a table that is no model.
@@ -68,16 +70,16 @@ def _model_asset(settings: Settings, model: SqlModel, models: Mapping[str, SqlMo
         name=model.name,
         deps=upstream(model, models),
         partitions_def=day_partitions(settings) if model.by_day else None,
-        backfill_policy=dg.BackfillPolicy.single_run() if model.by_day else None,
+        backfill_policy=dg.BackfillPolicy.single_run(),
         group_name=_GROUPS.get(model.name, "models"),
         kinds={"sql", "duckdb"},
         owners=OWNERS,
         code_version=model.version,
-        description=f"{model.description}\n\n```sql\n{model.sql.strip()}\n```",
+        description=f"{model.description}\n\n```sql\n{model.query}\n```",
         metadata={"dagster/table_name": model.name},
     )
     def asset(context: dg.AssetExecutionContext, library: LibraryResource) -> dg.MaterializeResult:
-        days = context.partition_keys if model.by_day else [None]
+        days = keys_of(context) if model.by_day else [None]
         metadata: dict[str, Any] = {}
         for day in days:
             report = materialise(
@@ -97,16 +99,26 @@ def _model_asset(settings: Settings, model: SqlModel, models: Mapping[str, SqlMo
 
 
 def _metadata(library: Library, model: SqlModel, report: ModelReport, day: str | None) -> dict[str, Any]:
-    from bib_orchestration.biblioteca.warehouse.column_lineage import column_lineage as follow
-    from bib_orchestration.biblioteca.warehouse.sql_tables import table_columns
-
     with library.warehouse.read() as connection:
-        lineage = follow(model, list(report.columns), table_columns(connection))
+        lineage = _of_assets(follow_columns(model, list(report.columns), table_columns(connection)))
         page = page_of(model.name, connection, day)
     return {
         "dagster/partition_row_count" if day else "dagster/row_count": report.rows,
         "changed": report.wrote,
-        "dagster/column_schema": column_schema(report.columns, lineage),
-        "dagster/column_lineage": column_lineage(lineage, MADE_BY),
+        "dagster/column_schema": column_schema(report.columns, model.column_notes, lineage),
+        "dagster/column_lineage": column_lineage(lineage),
         **page,
+    }
+
+
+def _of_assets(lineage: Mapping[str, Lineage]) -> dict[str, Lineage]:
+    """A lineage with the assets that make the tables in their place."""
+    return {
+        column: replace(
+            known,
+            origins=tuple(
+                Origin(MADE_BY.get(origin.table, origin.table), origin.column) for origin in known.origins
+            ),
+        )
+        for column, known in lineage.items()
     }

@@ -48,8 +48,28 @@ def ab_settings(settings: Settings, **changes: Any) -> AbSettings:
 
 
 def evaluate_day(library: Library, day: date, settings: AbSettings) -> Evaluation:
-    """Evaluate the golden set that was extracted for a day. Raises NoIndex, EmbeddingError."""
+    """Evaluate the golden set of a day: the one that was extracted, or else the one that would be now.
+
+    A day without rows may have no questions, or may never have been extracted; only the first is an A/B run
+    of 0 questions. Raises NoIndex, EmbeddingError.
+    """
     golden = golden_set(library.warehouse, day)
+    if not golden.questions:
+        golden = newest_questions(
+            library.warehouse,
+            library.models[GOLDEN_SET],
+            day,
+            questions=library.settings.evaluation.questions,
+            timezone=library.settings.schedules.timezone,
+        )
+        if golden.questions:
+            log.warning(
+                "the golden set of %s is not in the table; its %d questions were asked for now. "
+                "`bib backfill --days %s --assets golden_set` extracts it",
+                day,
+                len(golden.questions),
+                day,
+            )
     return _evaluate(library, golden.questions, settings, day, golden.golden_hash)
 
 

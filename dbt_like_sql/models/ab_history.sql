@@ -4,7 +4,7 @@
 SELECT
     run_id,
     ran_at,
-    day,
+    day, -- of the golden set; empty for questions of one's own
     questions,
     ranking,
     top_k,
@@ -13,12 +13,12 @@ SELECT
     model,
     avg_tokens_baseline,
     avg_tokens_trim,
-    token_reduction_pct,
-    avg_overlap_vs_baseline,
+    token_reduction_pct, -- of the averages
+    avg_overlap_vs_baseline, -- 1 by construction where no chunk is dropped
     verdict,
-    token_reduction_pct - lag(token_reduction_pct) OVER before AS reduction_change,
-    golden_hash IS DISTINCT FROM lag(golden_hash) OVER before AS other_questions,
-    corpus IS DISTINCT FROM lag(corpus) OVER before AS other_corpus
+    token_reduction_pct - lag(token_reduction_pct) OVER before AS reduction_change, -- in points, to the run before
+    golden_hash IS DISTINCT FROM lag(golden_hash) OVER before AS other_questions, -- than the run before
+    corpus IS DISTINCT FROM lag(corpus) OVER before AS other_corpus -- than the run before
 FROM ab_runs
 WINDOW before AS (
     PARTITION BY day, variants, ranking, top_k, trim_threshold, trim_window, source_type, app

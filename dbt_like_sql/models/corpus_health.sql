@@ -26,19 +26,19 @@ chunks AS (
 SELECT
     s.source,
     d.source_type,
-    coalesce(d.documents, 0) AS documents,
-    coalesce(d.tokens, 0) AS tokens,
-    coalesce(c.chunks, 0) AS chunks,
-    coalesce(c.contents, 0) AS contents,
+    coalesce(d.documents, 0) AS documents, -- that it has now
+    coalesce(d.tokens, 0) AS tokens, -- of its documents, characters / 4
+    coalesce(c.chunks, 0) AS chunks, -- occurrences
+    coalesce(c.contents, 0) AS contents, -- distinct ones
     c.median_chunk_tokens,
     c.longest_chunk_tokens,
-    coalesce(d.documents, 0) - coalesce(c.documents_with_chunks, 0) AS documents_without_chunks,
-    coalesce(d.odd_documents, 0) AS odd_documents,
-    coalesce(d.stale_documents, 0) AS stale_documents,
-    coalesce(json_array_length(s.problems), 0)::BIGINT AS skipped_files,
-    d.last_change,
+    coalesce(d.documents, 0) - coalesce(c.documents_with_chunks, 0) AS documents_without_chunks, -- empty, or nothing but front matter
+    coalesce(d.odd_documents, 0) AS odd_documents, -- read, with a warning
+    coalesce(d.stale_documents, 0) AS stale_documents, -- could not be read the last time; kept as they were
+    coalesce(json_array_length(s.problems), 0)::BIGINT AS skipped_files, -- gave no document; bib_sources.problems says why
+    d.last_change, -- when a document of it was last read anew
     s.commit,
-    s.error
+    s.error -- why the last reading failed
 FROM bib_sources AS s
 LEFT JOIN documents AS d USING (source)
 LEFT JOIN chunks AS c USING (source)

@@ -17,13 +17,13 @@ contents AS (
     GROUP BY scope, content_id
 )
 SELECT
-    scope AS source,
+    scope AS source, -- or (all)
     sum(occurrences)::BIGINT AS occurrences,
-    count(*) AS contents,
-    count(DISTINCT text_hash) AS texts,
-    (sum(occurrences) - count(*))::BIGINT AS embeddings_saved,
-    sum(tokens - tokens_embedded)::BIGINT AS tokens_saved,
-    round(100 * (1 - count(*) / sum(occurrences)), 1) AS saved_pct
+    count(*) AS contents, -- embedded
+    count(DISTINCT text_hash) AS texts, -- that a search can show
+    (sum(occurrences) - count(*))::BIGINT AS embeddings_saved, -- occurrences that cost none
+    sum(tokens - tokens_embedded)::BIGINT AS tokens_saved, -- not embedded again
+    round(100 * (1 - count(*) / sum(occurrences)), 1) AS saved_pct -- of occurrences
 FROM contents
 GROUP BY scope
 ORDER BY scope

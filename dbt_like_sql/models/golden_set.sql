@@ -25,11 +25,11 @@ newest AS (
 )
 SELECT
     $day::DATE AS day,
-    rank,
+    rank, -- 1 is the newest
     query_id,
     ts,
     question,
-    -- As JSON, or a question of two lines would be as good as two questions.
+    -- of the questions in order; as JSON, so that one question of two lines is not two questions
     sha256(to_json(list(question ORDER BY rank) OVER ())::VARCHAR)[:16] AS golden_hash
 FROM newest
 ORDER BY rank

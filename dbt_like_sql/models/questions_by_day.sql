@@ -6,9 +6,9 @@ SELECT
     count(DISTINCT question) AS different_questions,
     count(*) FILTER (answered) AS answered,
     count(*) FILTER (NOT answered) AS unanswered,
-    round(100 * avg(answered::INTEGER), 1) AS answered_pct,
+    round(100 * avg(answered::INTEGER), 1) AS answered_pct, -- of those that say
     median(latency_ms) AS median_latency_ms,
-    quantile_cont(latency_ms, 0.95) AS p95_latency_ms,
+    quantile_cont(latency_ms, 0.95) AS p95_latency_ms, -- 95th percentile
     sum(tokens)::BIGINT AS tokens
 FROM oraculo_queries
 WHERE question IS NOT NULL AND ts IS NOT NULL

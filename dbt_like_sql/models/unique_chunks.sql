@@ -21,13 +21,13 @@ WITH occurrences AS (
     GROUP BY ALL
 )
 SELECT
-    content_id,
-    first(text_hash ORDER BY source, path) AS text_hash,
+    content_id, -- hash of title, heading path and body
+    first(text_hash ORDER BY source, path) AS text_hash, -- of the body alone
     first(title ORDER BY source, path) AS title,
     first(heading_path ORDER BY source, path) AS heading_path,
     first(body ORDER BY source, path) AS text,
     first(tokens ORDER BY source, path) AS tokens,
-    list(source ORDER BY source, path) AS sources,
+    list(source ORDER BY source, path) AS sources, -- of every occurrence; place n of each list is the same one
     list(source_type ORDER BY source, path) AS source_types,
     list(app ORDER BY source, path) AS apps,
     list(slug ORDER BY source, path) AS slugs,

@@ -97,7 +97,7 @@ class Floor:
         return VectorIndex(IndexStore(self.settings.index_address)).snapshot()
 
     def indexed_paths(self) -> list[str]:
-        return sorted(path for paths in self.snapshot().columns["paths"] for path in paths)
+        return sorted(path for paths in self.snapshot().columns["paths"].to_pylist() for path in paths)
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         with self.library.warehouse.read() as connection:

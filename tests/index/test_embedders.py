@@ -500,10 +500,10 @@ def test_a_limit_that_leaves_no_room_is_refused() -> None:
 
 def test_a_long_text_is_split_in_linear_time() -> None:
     splitter = TextSplitter(tiny_tokenizer(), 2000)
-    started = time.perf_counter()
+    started = time.process_time()
     pieces = splitter.split(("x" * 3000 + " " + LONG) * 100)
     assert len(pieces) > 100
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 # --- Finding models ---------------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ class TestTidying:
         assert reader.snapshot() is index
         assert [stored.text for stored in index.texts([0, 1])] == before
         assert index.lexical.scores(["text"]).all()
-        assert VectorIndex(home.store).snapshot().columns["apps"] == [["otra"], ["otra"]]
+        assert VectorIndex(home.store).snapshot().columns["apps"].to_pylist() == [["otra"], ["otra"]]
 
     def test_tidying_nothing_writes_nothing(self, home: Home) -> None:
         tidy(home.table())

@@ -3,9 +3,11 @@ one that would be built anew."""
 
 from __future__ import annotations
 
+import gc
 import json
 import unicodedata
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from bib_orchestration.biblioteca.indexing import index_all
 from bib_orchestration.biblioteca.library import Library
 from bib_orchestration.biblioteca.retrieval.sentences import split_sentences
 from bib_orchestration.biblioteca.settings import load_settings
+from bib_orchestration.biblioteca.warehouse import sql_tables
+from bib_orchestration.biblioteca.warehouse.connection import Warehouse
 
 from .homes import Home, live_rows, versions
 
@@ -72,7 +76,7 @@ class TestEmbedsOnce:
             report = home.sync()
         assert report == IndexReport(report.generation, 3, added=1, embedded=1, texts=2)
 
-    def test_edit_embeds_the_chunk_that_changed(self, tmp_path: Path) -> None:
+    def test_edit_embeds_the_chunk_that_changed_and_its_new_sentence(self, tmp_path: Path) -> None:
         home = Home(tmp_path)
         parts = [
             f"## Parte {number}\n\n{'Frase larga de relleno. ' * 12}Final {number}.\n" for number in range(5)
@@ -82,9 +86,16 @@ class TestEmbedsOnce:
         parts[2] = parts[2].replace("Final 2", "Otro final")
         home.write("wiki/largo.md", "# Largo\n\n" + "\n".join(parts))
         body = f"{'Frase larga de relleno. ' * 12}Otro final."
-        with home.embedding(f"Largo > Parte 2\n\n{body}", "Frase larga de relleno.", "Otro final."):
+        with home.embedding(f"Largo > Parte 2\n\n{body}", "Otro final."):
             report = home.sync()
         assert (report.added, report.deleted, report.updated) == (1, 1, 0)
+
+    def test_another_heading_embeds_no_sentence(self, home: Home, tmp_path: Path) -> None:
+        home.write("wiki/turnos.md", SHIFTS.replace("# Turnos", "# Los turnos"))
+        with home.embedding("Los turnos\n\nSe publican cada lunes. Quien no pueda avisa a la jefa."):
+            report = home.sync()
+        assert (report.added, report.embedded, report.texts, report.deleted) == (1, 1, 1, 1)
+        assert_like_built_anew(home, tmp_path / "fresh")
 
     @pytest.mark.parametrize(
         "other", [SHIFTS.replace("\n", "\r\n"), unicodedata.normalize("NFD", SHIFTS), "\ufeff" + SHIFTS]
@@ -125,9 +136,7 @@ class TestEmbedsOnce:
     def test_edit_undone_embeds_nothing_however_often(self, home: Home) -> None:
         edited = SHIFTS.replace("lunes", "martes")
         home.write("wiki/turnos.md", edited)
-        with home.embedding(
-            *(set(home.wanted_texts()) - set(home.embedder.texts) | {"Quien no pueda avisa a la jefa."})
-        ):
+        with home.embedding(*(set(home.wanted_texts()) - set(home.embedder.texts))):
             home.sync()
         before = home.rows()
         with home.embedding():
@@ -508,6 +517,37 @@ class TestThroughFiles:
             library.store.current().table, 3, added=1, updated=1, embedded=1, texts=2
         )
         assert len(embedder.texts) == texts + 2
+
+    def test_a_move_is_one_transaction_a_step_and_compares_no_rows(
+        self,
+        library: Library,
+        write: Callable[[str, str], Path],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        write("wiki/turnos.md", SHIFTS)
+        write("docs/permisos.md", LEAVE)
+        index_all(library)
+        begun = []
+        transaction = Warehouse.transaction
+
+        def counted(warehouse: Warehouse) -> AbstractContextManager[Any]:
+            begun.append(warehouse)
+            return transaction(warehouse)
+
+        monkeypatch.setattr(Warehouse, "transaction", counted)
+        monkeypatch.setattr(sql_tables, "_differ", lambda *_: pytest.fail("the hashes had told"))
+        index_all(library)
+        assert not begun
+        (tmp_path / "wiki/turnos.md").rename(tmp_path / "wiki/calendario.md")
+        assert index_all(library).index.updated == 1
+        # Documents with the source's state, chunks, contents, and what is noted of the index.
+        assert len(begun) == 4
+
+    def test_garbage_is_collected_as_before_when_it_ends(self, library: Library) -> None:
+        assert gc.get_freeze_count() == 0
+        index_all(library)
+        assert gc.get_freeze_count() == 0
 
     def test_a_source_that_is_missing_or_empty_keeps_its_rows(
         self, library: Library, write: Callable[[str, str], Path], tmp_path: Path

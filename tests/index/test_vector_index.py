@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fakes import CountingEmbedder
 
+from bib_orchestration.biblioteca.index import stored_texts
 from bib_orchestration.biblioteca.index.generations import CURRENT
 from bib_orchestration.biblioteca.index.vector_index import NoIndex, Snapshot, VectorIndex, live_index
 from bib_orchestration.biblioteca.retrieval.lexical import stems
@@ -41,10 +42,10 @@ class TestSnapshot:
     def test_rows_stand_in_the_order_of_their_ids_with_all_that_is_stored(self, home: Home) -> None:
         index = home.snapshot()
         rows = home.rows()
-        assert index.columns["content_id"] == [row["content_id"] for row in rows]
+        assert index.columns["content_id"].to_pylist() == [row["content_id"] for row in rows]
         assert np.array_equal(index.vectors, np.array([row["vector"] for row in rows], np.float32))
         for name in ("title", "heading_path", "text_hash", "language", "paths", "sources", "slugs"):
-            assert index.columns[name] == [row[name] for row in rows]
+            assert index.columns[name].to_pylist() == [row[name] for row in rows]
         assert index.languages == ["es"]
 
     def test_texts_come_in_the_order_asked_for(self, home: Home) -> None:
@@ -59,10 +60,30 @@ class TestSnapshot:
             assert np.allclose(stored.sentence_vectors, expected, atol=1e-3)
         assert index.texts([]) == []
 
+    def test_texts_are_fetched_once_and_then_held(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        index = home.snapshot()
+        rows = [7, 0, 11, 7, 3]
+        fetched = index.texts(rows)
+        monkeypatch.setattr(stored_texts.StoredTexts, "_fetched", None)
+        for held, first in zip(index.texts(rows), fetched, strict=True):
+            assert (held.text, held.spans) == (first.text, first.spans)
+            assert np.array_equal(held.sentence_vectors, first.sentence_vectors)
+
+    @pytest.mark.parametrize("limit", [12 * 64 * 2 - 1, 12 * 64 * 2 + 1])
+    def test_texts_that_are_too_large_are_fetched_each_time(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch, limit: int
+    ) -> None:
+        """Whether the number of rows says so, or what is read of them."""
+        monkeypatch.setattr(stored_texts, "MOST_HELD_BYTES", limit)
+        index = home.snapshot()
+        expected = [home.rows()[3]["text"]]
+        for _ in range(3):
+            assert [stored.text for stored in index.texts([3])] == expected
+
     def test_lexical_index_is_of_the_same_rows(self, home: Home) -> None:
         index = home.snapshot()
         scores = index.lexical.scores(stems("11", "es"))
-        assert [index.columns["title"][row] for row in np.flatnonzero(scores)] == ["Nota 11"]
+        assert [index.columns["title"][row].as_py() for row in np.flatnonzero(scores)] == ["Nota 11"]
 
     def test_an_emptied_index_has_no_rows(self, home: Home) -> None:
         home.corpus.files.clear()

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from fakes import DIMENSION, CountingEmbedder
+from fakes import DIMENSION
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bib_orchestration.biblioteca.corpus.sizes import count_tokens
-from bib_orchestration.biblioteca.index import stored_rows
-from bib_orchestration.biblioteca.index.corpus_contents import WantedRow
-from bib_orchestration.biblioteca.index.generations import Generation, IndexStore
-from bib_orchestration.biblioteca.index.sentence_vectors import Content, embed_contents
+from bib_orchestration.biblioteca.index import approximate
 from bib_orchestration.biblioteca.index.vector_index import Snapshot
 from bib_orchestration.biblioteca.retrieval.chunk import Filters, Question, RetrievalOptions, RetrievedChunk
 from bib_orchestration.biblioteca.retrieval.lexical import stems
@@ -25,50 +20,20 @@ from bib_orchestration.biblioteca.retrieval.retrieve import HYBRID_CANDIDATES, O
 from bib_orchestration.biblioteca.retrieval.trim import trim_chunks
 
 from .plain_bm25 import plain_bm25
+from .small_indexes import EMBEDDER, OCCURRENCES, Row, index_of, question_at, unit, vector_at
 
-EMBEDDER = CountingEmbedder()
 HYBRID = RetrievalOptions(ranking="hybrid")
 WORDS = "turno permiso lactancia sede horario factura pedido almacén guardia lunes martes jefa".split()
-OCCURRENCES = [
-    ("docs", "docs", "crearack", "crearack--alta", "alta.md"),
-    ("docs", "docs", "otra", "otra--alta", "otra/alta.md"),
-    ("wiki", "wiki", "crearack", "alta", "alta.md"),
-    ("wiki", "wiki", "", "crearack--wiki", "wiki.md"),
-]
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of the index under test, and what a plain search needs of it."""
-
-    content_id: str
-    text: str
-    vector: Sequence[float]
-    # (source, source_type, app, slug, path), in their order.
-    occurrences: tuple[tuple[str, ...], ...] = (OCCURRENCES[0],)
-
-
-def index_of(folder: Path, rows: Sequence[Row]) -> Snapshot:
-    store = IndexStore(str(folder))
-    table = stored_rows.create(store, "chunks__x", DIMENSION)
-    made = []
-    for row in rows:
-        content = Content(row.content_id, "", "", row.text)
-        embedded = embed_contents(EMBEDDER, [content])[0][0]
-        wanted = WantedRow(
-            content, row.text, count_tokens(row.text), "es", tuple(zip(*row.occurrences, strict=True))
-        )
-        made.append(stored_rows.row(wanted, replace(embedded, vector=np.asarray(row.vector, np.float32))))
-    # In another order than that of their ids, as rows come to lie on disk.
-    stored_rows.merge(table, made[::-1], [], DIMENSION)
-    generation = Generation(
-        "chunks__x", "x", "counting", "1", DIMENSION, "1", "1", "c", len(rows), table.version
-    )
-    return Snapshot(generation, store.open("chunks__x"))
-
-
-def unit(vector: Any) -> Any:
-    return np.asarray(vector, np.float32) / np.linalg.norm(vector)
+@pytest.fixture(scope="module", params=["vectors in memory", "vectors on disk"], autouse=True)
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """All holds of either way to search."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "vectors on disk":
+            patch.setattr(approximate, "EXACT_UP_TO_ROWS", 0)
+            patch.setattr(approximate, "FEW_ROWS", 0)
+        yield request.param
 
 
 def random_rows(count: int, seed: int = 0) -> list[Row]:
@@ -90,8 +55,12 @@ ROWS = random_rows(90)
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+def index(tmp_path_factory: pytest.TempPathFactory, way: str) -> Snapshot:
     return index_of(tmp_path_factory.mktemp("index"), ROWS)
+
+
+def test_both_ways_are_tested(index: Snapshot, way: str) -> None:
+    assert (index.vectors is None) == (way == "vectors on disk")
 
 
 # --- the plain search
@@ -174,16 +143,6 @@ def test_finds_what_a_plain_search_finds(
     assert again == found
 
 
-def question_at(*vector: float, text: str = "turno") -> Question:
-    padded = np.zeros(DIMENSION, np.float32)
-    padded[: len(vector)] = vector
-    return Question(text, unit(padded))
-
-
-def vector_at(*values: float) -> Any:
-    return question_at(*values).vector
-
-
 class TestOrder:
     def test_ties_go_to_the_lower_id_wherever_the_list_is_cut(self, tmp_path: Path) -> None:
         rows = [Row(f"{number:032x}", f"Texto {number}.", vector_at(1)) for number in range(40)]
@@ -211,7 +170,7 @@ class TestOrder:
 
 
 @pytest.fixture(scope="module")
-def copies(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+def copies(tmp_path_factory: pytest.TempPathFactory, way: str) -> Snapshot:
     rows = [Row(f"{number:032x}", "Copia de un turno.", vector_at(1)) for number in range(200)]
     rows += [Row(f"{1000 + number:032x}", f"Otro {number}.", vector_at(1, number + 1)) for number in range(6)]
     return index_of(tmp_path_factory.mktemp("copies"), rows)
@@ -317,11 +276,9 @@ class TestEdges:
 
     @pytest.mark.parametrize("options", [RetrievalOptions(), HYBRID])
     def test_rows_gone_bad_on_disk_are_passed_over(self, tmp_path: Path, options: RetrievalOptions) -> None:
-        index = index_of(
-            tmp_path, [Row(f"{number:032x}", f"Turno {number}.", vector_at(1)) for number in range(9)]
-        )
-        index.vectors = index.vectors.copy()
-        index.vectors[2:] = np.nan
+        rows = [Row(f"{number:032x}", f"Turno {number}.", vector_at(1)) for number in range(9)]
+        bad = [replace(row, vector=np.full(DIMENSION, np.inf)) for row in rows[2:]]
+        index = index_of(tmp_path, rows[:2] + bad)
         found = retrieve(question_at(1), 5, options, index=index)
         assert [chunk.text for chunk in found.chunks] == ["Turno 0.", "Turno 1."]
 

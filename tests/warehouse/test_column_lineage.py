@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bib_orchestration.biblioteca.library import MODELS_FOLDER
-from bib_orchestration.biblioteca.warehouse.column_lineage import column_lineage
+from bib_orchestration.biblioteca.warehouse.column_lineage import follow_columns
 from bib_orchestration.biblioteca.warehouse.schema import TABLES
 from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel, read_models
 from bib_orchestration.biblioteca.warehouse.sql_tables import materialise, table_columns
@@ -36,11 +36,9 @@ def described(sql: str) -> list[str]:
 
 def followed(sql: str) -> dict[str, str]:
     """Each column of a query with its origins, or with why they are unknown."""
-    found = column_lineage(model(sql), described(sql), TABLES_READ)
+    found = follow_columns(model(sql), described(sql), TABLES_READ)
     return {
-        name: f"? {lineage.unknown}"
-        if lineage.unknown
-        else " ".join(f"{origin.table}.{origin.column}" for origin in lineage.origins)
+        name: f"? {lineage.unknown}" if lineage.unknown else " ".join(map(str, lineage.origins))
         for name, lineage in found.items()
     }
 
@@ -86,9 +84,15 @@ def test_a_column_is_followed_to_the_tables(sql: str, expected: dict[str, str]) 
         ("SELECT id, path FROM pages UNION ALL BY NAME SELECT path, id FROM pages", {"id", "path"}),
         ("WITH RECURSIVE r AS (SELECT id FROM pages UNION SELECT id + 1 FROM r WHERE id < 3) FROM r", {"id"}),
         ("FROM pages SELECT COLUMNS('^i')", {"id"}),
-        ("SELECT id, text.upper() AS u FROM pages", {"id", "u"}),
-        ("SELECT id, [tag || path FOR tag IN tags] AS t FROM pages", {"id", "t"}),
-        ("SELECT id, list_transform(tags, lambda tag: tag || path) AS t FROM pages", {"id", "t"}),
+        ("SELECT id, text.upper() AS u FROM pages", {"u"}),
+        ("WITH a AS (SELECT id, text.upper() AS u FROM pages) SELECT id, u || '!' AS v FROM a", {"v"}),
+        ("SELECT id, [tag || path FOR tag IN tags] AS t FROM pages", {"t"}),
+        ("SELECT id, list_transform(tags, lambda tag: tag || path) AS t FROM pages", {"t"}),
+        (
+            "SELECT id, len(t) AS n FROM (SELECT id, list_filter(tags, lambda tag: tag <> path) AS t FROM pages)",
+            {"n"},
+        ),
+        ("SELECT id, (SELECT max(text.upper()) FROM pages) AS m FROM pages", {"m"}),
         ("PIVOT (SELECT path, size FROM pages) ON path IN ('a', 'b') USING sum(size)", {"a", "b"}),
     ],
 )
@@ -97,7 +101,7 @@ def test_what_sqlglot_cannot_follow_is_unknown(sql: str, unknown: set[str]) -> N
 
 
 def test_a_table_whose_columns_are_not_known_leaves_all_unknown() -> None:
-    found = column_lineage(model("SELECT x FROM elsewhere"), ["x"], TABLES_READ)
+    found = follow_columns(model("SELECT x FROM elsewhere"), ["x"], TABLES_READ)
     assert found["x"].unknown == "the columns of elsewhere are not known"
     assert not found["x"].origins
 
@@ -111,5 +115,5 @@ def test_every_column_of_this_projects_models_is_followed(warehouse) -> None:
         with warehouse.read() as connection:
             tables = table_columns(connection)
         assert set(TABLES) <= set(tables)
-        found = column_lineage(each, list(made.columns), tables)
+        found = follow_columns(each, list(made.columns), tables)
         assert not {name: lineage.unknown for name, lineage in found.items() if lineage.unknown}, each.path

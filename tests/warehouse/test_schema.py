@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bib_orchestration.biblioteca.warehouse.schema import TABLES
+from bib_orchestration.biblioteca.warehouse.schema import NOTES, TABLES
 
 # Users and stored data depend on these names. More may be added; none may go.
 CONTRACT = {
@@ -61,3 +61,9 @@ def test_the_tables_are_made_so_without_keys_or_indexes(warehouse):
 
     assert made == TABLES
     assert constraints == indexes == []
+
+
+def test_notes_are_of_columns_that_there_are():
+    assert NOTES.keys() == TABLES.keys()
+    for table, notes in NOTES.items():
+        assert not notes.keys() - TABLES[table].keys(), table

@@ -7,7 +7,8 @@ from datetime import date, datetime
 from zoneinfo import ZoneInfo
 
 from bib_orchestration.biblioteca.warehouse.connection import Warehouse
-from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel, query, table_exists
+from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel
+from bib_orchestration.biblioteca.warehouse.sql_tables import query, table_exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,8 @@ def newest_questions(
 
 
 def golden_set(warehouse: Warehouse, day: date) -> GoldenSet:
-    """The golden set of a day as it was extracted; without questions when there were none, or when the
-    model `golden_set` has not run yet."""
+    """The golden set of a day as it was extracted; without questions when there were none, and also when the
+    model `golden_set` has not run for that day: the table cannot tell these apart, `newest_questions` can."""
     with warehouse.read() as connection:
         if not table_exists(connection, "golden_set"):
             return GoldenSet(day, (), None)

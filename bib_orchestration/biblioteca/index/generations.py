@@ -132,10 +132,14 @@ def tidy(table: Any, being_read: int | None = None) -> None:
 
     `being_read` stays, however old it is: readers turn to another version only after it is named live.
     """
-    versions = table.list_versions()
-    if len(versions) <= MANY_VERSIONS:
-        return
-    made = [version["timestamp"] for version in versions if version["version"] == being_read]
+    if len(table.list_versions()) > MANY_VERSIONS:
+        compact(table, being_read)
+
+
+def compact(table: Any, being_read: int | None = None) -> None:
+    """Join a table's pieces, drop versions that nobody reads any more, and take new rows into its index, if it
+    has one."""
+    made = [version["timestamp"] for version in table.list_versions() if version["version"] == being_read]
     age = max((datetime.now() - at for at in made), default=timedelta(0))
     table.optimize(cleanup_older_than=OLD_VERSIONS_KEPT + age)
 
@@ -180,10 +184,18 @@ def spare_schema(dimension: int) -> Any:
 
 
 def in_list(column: str, values: Iterable[str]) -> str:
-    """A LanceDB filter: `column` is one of `values`. Apostrophes are doubled; there is no other quoting.
+    """A LanceDB filter: `column` is one of `values`.
 
     >>> in_list("path", ["l'hospitalet.md"])
     "path IN ('l''hospitalet.md')"
     """
-    quoted = ", ".join("'" + value.replace("'", "''") + "'" for value in values)
-    return f"{column} IN ({quoted})"
+    return f"{column} IN ({', '.join(map(quoted, values))})"
+
+
+def quoted(value: str) -> str:
+    """A text in a LanceDB filter. Apostrophes are doubled; there is no other quoting.
+
+    >>> print(quoted("l'hospitalet.md"))
+    'l''hospitalet.md'
+    """
+    return "'" + value.replace("'", "''") + "'"

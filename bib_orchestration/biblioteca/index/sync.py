@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bib_orchestration.biblioteca.index import stored_rows
+from bib_orchestration.biblioteca.index import approximate, stored_rows
 from bib_orchestration.biblioteca.index.corpus_contents import (
     WantedRow,
     corpus_hash,
@@ -38,6 +38,10 @@ from bib_orchestration.biblioteca.retrieval.lexical import LEXICAL_VERSION
 from bib_orchestration.biblioteca.retrieval.sentences import SPLITTER_VERSION
 from bib_orchestration.biblioteca.warehouse import locks
 from bib_orchestration.biblioteca.warehouse.connection import Warehouse
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
 
@@ -186,8 +190,12 @@ class _Sync:
         spare = self._spare([*new, *stale])
         ready = {key: kept[key] for key in kept if not self._sentences_are_stale(key)} | spare
         rows = [self._row(key, embedded) for key, embedded in ready.items()]
+        going = stored_rows.fetch(
+            self.table, [key for key in gone if key not in self.broken], self.target.dimension
+        )
+        to_embed = [key for key in new if key not in spare]
         for batch in chain(
-            self._embed([key for key in new if key not in spare]),
+            self._embed(to_embed, self._sentences_of(going) if to_embed else {}),
             self._split({key: kept[key] for key in stale if key not in spare}),
         ):
             made = [self._row(key, embedded) for key, embedded in batch.items()]
@@ -196,7 +204,7 @@ class _Sync:
                 rows += made
             else:
                 stored_rows.merge(self.table, made, [], self.target.dimension)
-        self._save_vectors(gone)
+        self._save_vectors(going)
         stored_rows.merge(self.table, rows, gone, self.target.dimension)
         self._forget_spare([*new, *stale])
         went_live = self._go_live(bool(new or gone or outdated))
@@ -214,11 +222,24 @@ class _Sync:
     def _row(self, key: str, embedded: Embedded) -> dict[str, Any]:
         return stored_rows.row(self.wanted[key], embedded)
 
-    def _embed(self, keys: Sequence[str]) -> Iterator[dict[str, Embedded]]:
-        """Batches of contents with all their vectors made."""
+    def _sentences_of(self, going: Mapping[str, Embedded]) -> dict[str, NDArray[np.float16]]:
+        """The vectors of the sentences of contents that go, by their text: an edit leaves most of them as they
+        were, in a content that is new."""
+        return {
+            text[start:end]: vector
+            for keys in _batches(list(going))
+            for key, text in _texts(self.table, keys)
+            for (start, end), vector in zip(going[key].spans, going[key].sentence_vectors, strict=True)
+        }
+
+    def _embed(
+        self, keys: Sequence[str], known: Mapping[str, NDArray[np.float16]]
+    ) -> Iterator[dict[str, Embedded]]:
+        """Batches of contents with all their vectors made, but for those of `known` sentences."""
         self.progress(0, len(keys))
         for batch in _batches(keys):
-            embedded, texts = embed_contents(self.embedder, [self.wanted[key].content for key in batch])
+            contents = [self.wanted[key].content for key in batch]
+            embedded, texts = embed_contents(self.embedder, contents, known)
             self.embedded += len(batch)
             self.texts += texts
             yield dict(zip(batch, embedded, strict=True))
@@ -268,13 +289,13 @@ class _Sync:
         else:
             table.add(data)
 
-    def _save_vectors(self, gone: Sequence[str]) -> None:
+    def _save_vectors(self, going: Mapping[str, Embedded]) -> None:
         """Contents may come back: an edit undone, a branch switched."""
-        sound = [
-            key for key in gone if key not in self.broken and self.stored[key].splitter == SPLITTER_VERSION
-        ]
-        if vectors := stored_rows.fetch(self.table, sound, self.target.dimension):
-            self._keep_spare(vectors)
+        sound = {
+            key: embedded for key, embedded in going.items() if self.stored[key].splitter == SPLITTER_VERSION
+        }
+        if sound:
+            self._keep_spare(sound)
 
     def _forget_spare(self, keys: Sequence[str]) -> None:
         table = self.store.find(self._spare_name) if keys else None
@@ -287,8 +308,10 @@ class _Sync:
     # --- the end
 
     def _go_live(self, wrote: bool) -> bool:
+        being_read = self.live.version if self.live and self.is_live else None
         if wrote:
-            tidy(self.table, being_read=self.live.version if self.live and self.is_live else None)
+            tidy(self.table, being_read)
+        approximate.keep_indexed(self.table, dimension=self.target.dimension, being_read=being_read)
         generation = replace(self.target, contents=len(self.wanted), version=self.table.version)
         if generation != self.live or not self.is_live:
             self.store.go_live(generation)
@@ -302,6 +325,12 @@ class _Sync:
             return
         dropped = self.store.drop_all_but({self.target.fingerprint, self.live.fingerprint})
         log.info("%s is live; dropped: %s", self.target.table, ", ".join(dropped) or "none")
+
+
+def _texts(table: Any, keys: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Ids and texts of the rows that have these ids."""
+    rows = table.search().where(in_list("content_id", keys)).select(["content_id", "text"]).to_arrow()
+    return zip(rows["content_id"].to_pylist(), rows["text"].to_pylist(), strict=True)
 
 
 def _batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:

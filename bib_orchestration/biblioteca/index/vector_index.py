@@ -1,8 +1,7 @@
-"""The live generation, held in memory and searched exactly.
+"""The live generation, and how it is searched.
 
-A scan over vectors in memory costs an eighth to a twentieth of the CPU of LanceDB's own flat search up to
-some 100,000 rows, and always finds the true neighbours. Texts and sentence vectors stay on disk and are
-fetched for the few rows that are shown.
+Its vectors are held in memory and scanned, or left on disk and found by LanceDB's index when there are too
+many (`approximate`). Texts and sentence vectors are fetched for the few rows that are shown.
 """
 
 from __future__ import annotations
@@ -10,15 +9,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bib_orchestration.biblioteca.index.approximate import IndexedVectors, is_indexed, vectors_of
 from bib_orchestration.biblioteca.index.generations import CURRENT, LIST_COLUMNS, Generation, IndexStore
-from bib_orchestration.biblioteca.index.sentence_vectors import Spans, from_bytes
+from bib_orchestration.biblioteca.index.neighbours import HeldVectors, Neighbours, Rows, Vectors
+from bib_orchestration.biblioteca.index.occurrences import Matching, Occurrences
+from bib_orchestration.biblioteca.index.stored_texts import StoredText, StoredTexts
 from bib_orchestration.biblioteca.retrieval.lexical import Bm25
 
 # How long a reader may go without asking whether another generation is live.
@@ -31,21 +32,14 @@ class NoIndex(RuntimeError):
     """There is no index to search; the message says how to make one."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredText:
-    """The text of a row, its sentences' spans, and their vectors (float32, shape (sentences, dimension))."""
-
-    text: str
-    spans: Spans
-    sentence_vectors: NDArray[np.float32]
-
-
 class Snapshot:
     """A generation at the version that is live: rows in the order of their content ids.
 
     generation: what `current` says of it.
-    vectors: float32, shape (rows, dimension), of length 1.
-    columns: the values of each scalar and list column, by row.
+    columns: each scalar and list column, an Arrow array by row.
+    occurrences: where the rows' contents stand, for filters.
+    text_numbers: by row; equal for rows of one text.
+    vectors: float32, shape (rows, dimension), of length 1; None when they are not held in memory.
     """
 
     def __init__(self, generation: Generation, table: Any) -> None:
@@ -56,46 +50,58 @@ class Snapshot:
         self.version = generation.version if generation.version in present else max(present)
         table.checkout(self.version)
         self._table = table
-        names = [*_SCALARS, *LIST_COLUMNS, "vector"]
+        names = [*_SCALARS, *LIST_COLUMNS]
         data = table.search().select(names).with_row_id(True).to_arrow().sort_by("content_id")
-        self.vectors: NDArray[np.float32] = np.ascontiguousarray(
-            np.asarray(data["vector"].combine_chunks().flatten(), np.float32).reshape(
-                -1, generation.dimension
-            )
+        self._row_ids = np.asarray(data["_rowid"], np.uint64)
+        self.columns: dict[str, Any] = {name: data[name].combine_chunks() for name in names}
+        self.text_numbers: NDArray[np.int32] = np.asarray(
+            self.columns["text_hash"].dictionary_encode().indices
         )
-        self._row_ids = data["_rowid"].to_pylist()
-        self.columns: dict[str, list[Any]] = data.drop_columns(["vector", "_rowid"]).to_pydict()
+        self.occurrences = Occurrences(self.columns)
+        self._texts = StoredTexts(table, self._row_ids, generation.dimension)
+        self.vectors = None if is_indexed(table, len(self)) else self._read_vectors()
+        self._searched: Vectors = (
+            IndexedVectors(table, self._row_ids, self.text_numbers, generation.dimension)
+            if self.vectors is None
+            else HeldVectors(self.vectors)
+        )
 
     def __len__(self) -> int:
-        return len(self.columns["content_id"])
+        return len(self._row_ids)
 
     @cached_property
     def languages(self) -> list[str]:
         """The languages of the contents, sorted."""
-        return sorted(set(self.columns["language"]))
+        return sorted(self.columns["language"].unique().to_pylist())
 
     @cached_property
     def lexical(self) -> Bm25:
         """BM25 over all rows, laid out on first use."""
         data = self._table.search().select(["content_id", "stems"]).to_arrow().sort_by("content_id")
-        return Bm25([stems.split() for stems in data["stems"].to_pylist()])
+        return Bm25(stems.as_py().split() for stems in data["stems"])
+
+    def nearest(self, question: NDArray[np.float32], matching: Matching, texts: int) -> Neighbours:
+        """The rows of `matching` that are nearest to a question's vector, of so many different texts at the
+        least, if there are."""
+        return self._searched.nearest(question, matching, texts)
+
+    def scored(self, question: NDArray[np.float32], rows: Rows, found: Neighbours) -> Neighbours:
+        """`found`, with the cosines of `rows` too."""
+        return self._searched.scored(question, rows, found)
 
     def texts(self, rows: Sequence[int]) -> list[StoredText]:
         """The texts of some rows, in the order given."""
-        if not rows:
-            return []
-        columns = ["text", "sentence_starts", "sentence_ends", "sentence_vectors"]
-        ids = [self._row_ids[row] for row in rows]
-        data = self._table.take_row_ids(ids).select([*columns, "_rowid"]).to_arrow().to_pylist()
-        by_id = {stored["_rowid"]: stored for stored in data}
-        return [
-            StoredText(
-                by_id[row_id]["text"],
-                list(zip(by_id[row_id]["sentence_starts"], by_id[row_id]["sentence_ends"], strict=True)),
-                from_bytes(by_id[row_id]["sentence_vectors"], self.generation.dimension),
-            )
-            for row_id in ids
-        ]
+        return self._texts.of(rows)
+
+    def _read_vectors(self) -> NDArray[np.float32]:
+        """Batch by batch, into their places: all at once would take three times the memory."""
+        dimension = self.generation.dimension
+        vectors = np.empty((len(self), dimension), np.float32)
+        by_id = np.argsort(self._row_ids)
+        for batch in self._table.search().select(["vector"]).with_row_id(True).to_batches():
+            places = np.searchsorted(self._row_ids, np.asarray(batch["_rowid"]), sorter=by_id)
+            vectors[by_id[places]] = vectors_of(batch["vector"], dimension)
+        return vectors
 
 
 class VectorIndex:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -87,23 +88,23 @@ def question_stems(text: str, languages: Iterable[str]) -> list[str]:
 class Bm25:
     """BM25 over contents given as lists of stems; scores have the contents' order."""
 
-    def __init__(self, contents: Sequence[Sequence[str]]) -> None:
-        self.size = len(contents)
+    def __init__(self, contents: Iterable[Sequence[str]]) -> None:
         self._numbers: dict[str, int] = {}
-        rows: list[int] = []
-        terms: list[int] = []
-        counts: list[int] = []
+        # Arrays of C's, and not lists: those would take three times the memory of what is kept in the end.
+        rows, terms, counts, lengths = (array("i") for _ in range(4))
         numbers = self._numbers
         for row, content in enumerate(contents):
+            lengths.append(len(content))
             for stem, count in Counter(content).items():
                 rows.append(row)
                 terms.append(numbers.setdefault(stem, len(numbers)))
                 counts.append(count)
+        self.size = len(lengths)
         self._lay_out(
             np.array(rows, np.int32),
             np.array(terms, np.int32),
             np.array(counts, np.float64),
-            np.array([len(content) for content in contents], np.float64),
+            np.array(lengths, np.float64),
         )
 
     def _lay_out(

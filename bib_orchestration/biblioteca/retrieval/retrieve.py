@@ -1,8 +1,9 @@
 """Retrieving: from a question's vector to the chunks that may answer it.
 
-Every row is scored on the question (exactly, in memory); rows of the same text count once; filters are
-applied before the search, so that `top_k` chunks are found wherever that many exist. Scores are rounded
-and ties go to the lower content id, so that equal inputs give equal answers on any machine.
+Every row is scored on the question, exactly and in memory (of a very large index, the rows that LanceDB's
+index proposes); rows of the same text count once; filters are applied before the search, so that `top_k`
+chunks are found wherever that many exist. Scores are rounded and ties go to the lower content id, so that
+equal inputs give equal answers on any machine.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bib_orchestration.biblioteca.corpus.sizes import count_tokens
-from bib_orchestration.biblioteca.index.vector_index import Snapshot, StoredText, live_index
+from bib_orchestration.biblioteca.index.neighbours import Neighbours, Rows, Scores, only_scored, rounded
+from bib_orchestration.biblioteca.index.occurrences import Matching
+from bib_orchestration.biblioteca.index.stored_texts import StoredText
+from bib_orchestration.biblioteca.index.vector_index import Snapshot, live_index
 from bib_orchestration.biblioteca.retrieval.chunk import (
     Filters,
     Question,
@@ -29,14 +33,10 @@ __all__ = ["Filters", "Question", "Retrieval", "RetrievalOptions", "RetrievedChu
 
 # Rows fetched for each that is asked for, before rows of the same text are counted once.
 OVER_FETCH = 2
-# Decimals of a score: further ones depend on the machine's arithmetic.
-SCORE_DECIMALS = 6
 VECTOR_SEARCH = RetrievalOptions()
 NO_FILTERS = Filters()
 # The least number of rows that each leg of a hybrid search proposes.
 HYBRID_CANDIDATES = 20
-
-Scores = NDArray[np.float64]
 
 
 def retrieve(
@@ -66,16 +66,16 @@ def search(
 ) -> list[RetrievedChunk]:
     """The `top_k` chunks for a question, whole."""
     _check(question, top_k, index)
-    cosines = _rounded(index.vectors @ question.vector)
-    rows = _matching_rows(index, filters)
-    # NaN, of a row whose vector went bad on disk, has no place in an order.
-    rows = rows[np.isfinite(cosines[rows])]
-    scores = cosines
-    if options.ranking == "hybrid" and len(rows):
-        rows, scores = _hybrid(question, top_k, rows, cosines, index)
-    best = _distinct(_ranked(rows, scores, OVER_FETCH * top_k), index.columns["text_hash"], top_k)
+    matching = index.occurrences.matching(filters)
+    hybrid = options.ranking == "hybrid" and len(matching.rows) > 0
+    candidates = max(OVER_FETCH * top_k, HYBRID_CANDIDATES)
+    found = index.nearest(question.vector, matching, candidates if hybrid else top_k)
+    rows, scores = found.near, found.cosines
+    if hybrid and len(found.rows):
+        found, rows, scores = _hybrid(question, candidates, found, index)
+    best = _distinct(_ranked(rows, scores, OVER_FETCH * top_k), index.text_numbers, top_k)
     return [
-        _chunk(row, text, float(scores[row]), float(cosines[row]), filters, index)
+        _chunk(row, text, float(scores[row]), float(found.cosines[row]), matching, index)
         for row, text in zip(best, index.texts(best), strict=True)
     ]
 
@@ -98,33 +98,7 @@ def _check(question: Question, top_k: int, index: Snapshot) -> None:
         raise ValueError("the question's vector has NaN or infinity in it; numbers are needed")
 
 
-def _rounded(scores: NDArray[np.floating]) -> Scores:
-    exact: Scores = np.asarray(scores, np.float64)
-    return exact.round(SCORE_DECIMALS)
-
-
-def _matching_rows(index: Snapshot, filters: Filters) -> NDArray[np.int64]:
-    if not filters.any_set:
-        return np.arange(len(index))
-    return np.array(
-        [row for row in range(len(index)) if next(_matching(index, row, filters), None) is not None], np.int64
-    )
-
-
-def _matching(index: Snapshot, row: int, filters: Filters) -> Iterator[int]:
-    """The places of a row's occurrences that pass the filters, in order."""
-    columns = index.columns
-    occurrences = zip(columns["source_types"][row], columns["apps"][row], columns["slugs"][row], strict=True)
-    for place, (source_type, app, slug) in enumerate(occurrences):
-        if (
-            filters.source_type in (None, source_type)
-            and filters.app in (None, app)
-            and slug.startswith(filters.slug_prefix or "")
-        ):
-            yield place
-
-
-def _ranked(rows: NDArray[np.int64], scores: Scores, at_first: int) -> Iterator[int]:
+def _ranked(rows: Rows, scores: Scores, at_first: int) -> Iterator[int]:
     """`rows` by score, best first, ties by row; only as many are sorted as are asked for."""
     count = at_first
     given = 0
@@ -140,39 +114,42 @@ def _ranked(rows: NDArray[np.int64], scores: Scores, at_first: int) -> Iterator[
         count = 2 * max(given, 1)
 
 
-def _distinct(rows: Iterator[int], text_hashes: list[str], top_k: int) -> list[int]:
-    """The first `top_k` rows of different texts."""
-    seen: set[str] = set()
+def _distinct(rows: Iterator[int], text_numbers: NDArray[np.int32], count: int) -> list[int]:
+    """The first `count` rows of different texts."""
+    seen: set[int] = set()
     found: list[int] = []
     for row in rows:
-        if text_hashes[row] not in seen:
-            seen.add(text_hashes[row])
+        text = int(text_numbers[row])
+        if text not in seen:
+            seen.add(text)
             found.append(row)
-            if len(found) == top_k:
+            if len(found) == count:
                 break
     return found
 
 
 def _hybrid(
-    question: Question, top_k: int, rows: NDArray[np.int64], cosines: Scores, index: Snapshot
-) -> tuple[NDArray[np.int64], Scores]:
+    question: Question, count: int, found: Neighbours, index: Snapshot
+) -> tuple[Neighbours, Rows, Scores]:
     """The rows at the top of either leg, and the sum of both legs, each scaled to 0..1 over those rows.
 
     Each of these rows is scored exactly on both legs. Rank fusion, or a zero for the leg that did not
     propose a row, finds less (measured on XQuAD-es: traps.md in the project's design notes).
     """
-    lexical = _rounded(index.lexical.scores(question_stems(question.text, index.languages)))
-    count = max(OVER_FETCH * top_k, HYBRID_CANDIDATES)
-    wanted = _enough_texts(rows, cosines, count, index) | _enough_texts(rows, lexical, count, index)
+    lexical = rounded(index.lexical.scores(question_stems(question.text, index.languages)))
+    wanted = _enough_texts(found.near, found.cosines, count, index)
+    wanted |= _enough_texts(found.rows, lexical, count, index)
     candidates = np.array(sorted(wanted), np.int64)
+    found = index.scored(question.vector, candidates, found)
+    candidates = only_scored(candidates, found.cosines)
     scores = np.zeros(len(index))
-    scores[candidates] = _rounded(_scaled(cosines[candidates]) + _scaled(lexical[candidates]))
-    return candidates, scores
+    scores[candidates] = rounded(_scaled(found.cosines[candidates]) + _scaled(lexical[candidates]))
+    return found, candidates, scores
 
 
-def _enough_texts(rows: NDArray[np.int64], scores: Scores, count: int, index: Snapshot) -> set[int]:
+def _enough_texts(rows: Rows, scores: Scores, count: int, index: Snapshot) -> set[int]:
     """The best rows of `count` different texts: copies must not crowd out the rest."""
-    return set(_distinct(_ranked(rows, scores, count), index.columns["text_hash"], count))
+    return set(_distinct(_ranked(rows, scores, count), index.text_numbers, count))
 
 
 def _scaled(scores: Scores) -> Scores:
@@ -182,22 +159,22 @@ def _scaled(scores: Scores) -> Scores:
 
 
 def _chunk(
-    row: int, stored: StoredText, score: float, cosine: float, filters: Filters, index: Snapshot
+    row: int, stored: StoredText, score: float, cosine: float, matching: Matching, index: Snapshot
 ) -> RetrievedChunk:
     columns = index.columns
-    place = next(_matching(index, row, filters))
+    shown = index.occurrences.at(row, matching.place(row))
     return RetrievedChunk(
-        content_id=columns["content_id"][row],
+        content_id=columns["content_id"][row].as_py(),
         text=stored.text,
         score=score,
         cosine=cosine,
-        source=columns["sources"][row][place],
-        path=columns["paths"][row][place],
-        source_type=columns["source_types"][row][place],
-        app=columns["apps"][row][place],
-        slug=columns["slugs"][row][place],
-        title=columns["title"][row],
-        heading_path=columns["heading_path"][row],
+        source=shown["sources"],
+        path=shown["paths"],
+        source_type=shown["source_types"],
+        app=shown["apps"],
+        slug=shown["slugs"],
+        title=columns["title"][row].as_py(),
+        heading_path=columns["heading_path"][row].as_py(),
         tokens_before=count_tokens(stored.text),
         spans=tuple(stored.spans),
         kept=((0, len(stored.text)),),

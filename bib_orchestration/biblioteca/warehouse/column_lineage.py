@@ -7,7 +7,7 @@ unknown, with the reason, never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,9 @@ class Origin:
     table: str
     column: str
 
+    def __str__(self) -> str:
+        return f"{self.table}.{self.column}"
+
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
@@ -40,14 +43,14 @@ class Lineage:
     unknown: str | None = None
 
 
-def column_lineage(model: SqlModel, columns: Sequence[str], tables: TableColumns) -> dict[str, Lineage]:
+def follow_columns(model: SqlModel, columns: Sequence[str], tables: TableColumns) -> dict[str, Lineage]:
     """The lineage of each of a model's `columns`, given the columns of the tables that it reads.
 
     >>> from pathlib import Path
     >>> ages = SqlModel("ages", "SELECT name, 2026 - born AS age, 1 AS one FROM people", Path("ages.sql"))
     >>> people = {"people": {"name": "VARCHAR", "born": "BIGINT"}}
-    >>> for name, lineage in column_lineage(ages, ["name", "age", "one"], people).items():
-    ...     print(name, [f"{origin.table}.{origin.column}" for origin in lineage.origins])
+    >>> for name, lineage in follow_columns(ages, ["name", "age", "one"], people).items():
+    ...     print(name, [str(origin) for origin in lineage.origins])
     name ['people.name']
     age ['people.born']
     one []
@@ -55,7 +58,7 @@ def column_lineage(model: SqlModel, columns: Sequence[str], tables: TableColumns
     from sqlglot.errors import SqlglotError
     from sqlglot.lineage import lineage
 
-    if reason := _beyond_sqlglot(model.tree):
+    if reason := _unfollowed_query(model.tree):
         return _all_unknown(columns, reason)
     read = {table: dict(tables[table]) for table in model.tables if table in tables}
     if missing := sorted(model.tables - read.keys()):
@@ -77,7 +80,10 @@ def _of_column(node: Any, tables: TableColumns) -> Lineage:
         return Lineage(unknown="sqlglot sees no such column in the query")
     origins = set()
     for step in node.walk():
-        if reason := _beyond_sqlglot(step.expression):
+        # A table's own columns, and what a whole query is made of, say nothing of this column.
+        if not isinstance(step.expression, exp.Query | exp.Table) and (
+            reason := _unfollowed_expression(step.expression)
+        ):
             return Lineage(unknown=reason)
         if step.downstream:
             continue
@@ -91,29 +97,34 @@ def _of_column(node: Any, tables: TableColumns) -> Lineage:
     return Lineage(tuple(sorted(origins)))
 
 
-def _beyond_sqlglot(tree: exp.Expr) -> str | None:
-    """What a query has that sqlglot follows wrongly or not at all; None when there is no such thing."""
-    return next(_unfollowed(tree), None)
-
-
-def _unfollowed(tree: exp.Expr) -> Iterator[str]:
+def _unfollowed_query(tree: exp.Expr) -> str | None:
+    """What of a query's form sqlglot follows wrongly or not at all; None when there is no such thing."""
     from sqlglot import exp
 
     for node in tree.walk():
         if isinstance(node, exp.SetOperation) and node.args.get("by_name"):
             # sqlglot pairs columns by their place.
-            yield "UNION BY NAME"
-        elif isinstance(node, exp.With) and node.args.get("recursive"):
-            yield "a recursive CTE"
-        elif isinstance(node, exp.Pivot):
-            yield "PIVOT"
-        elif isinstance(node, exp.Columns):
-            yield "COLUMNS()"
-        elif isinstance(node, exp.Comprehension | exp.Lambda):
-            yield "a lambda or a comprehension"
-        elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+            return "UNION BY NAME"
+        if isinstance(node, exp.With) and node.args.get("recursive"):
+            return "a recursive CTE"
+        if isinstance(node, exp.Pivot):
+            return "PIVOT"
+        if isinstance(node, exp.Columns):
+            return "COLUMNS()"
+    return None
+
+
+def _unfollowed_expression(expression: exp.Expr) -> str | None:
+    """What of a column's expression sqlglot loses columns in; None when there is no such thing."""
+    from sqlglot import exp
+
+    for node in expression.walk():
+        if isinstance(node, exp.Comprehension | exp.Lambda):
+            return "a lambda or a comprehension"
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
             # `text.upper()`: it takes the column for a table.
-            yield "a function called behind a dot"
+            return "a function called behind a dot"
+    return None
 
 
 def _all_unknown(columns: Sequence[str], reason: str) -> dict[str, Lineage]:

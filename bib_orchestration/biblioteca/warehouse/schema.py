@@ -139,6 +139,79 @@ TABLES: dict[str, dict[str, str]] = {
     },
 }
 
+# What a column holds, where its name does not say it all.
+NOTES: dict[str, dict[str, str]] = {
+    "bib_docs": {
+        "doc_id": "Of source and path.",
+        "kind": "The file's format.",
+        "source_type": "What the source is said to be in bib.toml: wiki, docs, session, method …",
+        "app": "What a search can be narrowed to.",
+        "slug": "Of the front matter, or else of the path.",
+        "front_matter": "As it was read, as JSON.",
+        "content_hash": "Of the decoded text.",
+        "tokens": "Characters divided by four, rounded up.",
+        "commit": "That a git source was read at.",
+        "stale": "The file could not be read the last time; this is what it said before.",
+        "read_at": "When it was read as it is now: a reading that finds nothing new leaves it.",
+        "own_title": "The title that its chunks are embedded with.",
+        "warnings": "What was odd about the file, though it was read.",
+        "text": "As decoded: chunks are slices of it.",
+    },
+    "bib_chunks": {
+        "chunk_id": "Of document and place.",
+        "content_id": "Of what is embedded: title, heading path and body. Copies share it.",
+        "text_hash": "Of the body alone: the same text under another heading has it too.",
+        "ordinal": "Place in the document, from 0.",
+        "heading_path": "The headings that it stands under.",
+        "text": "The raw slice of the document, document[start:end].",
+        "start": "In characters, from 0.",
+        "end": "In characters, exclusive.",
+        "line_start": "From 1.",
+        "line_end": "Inclusive.",
+        "tokens": "Characters divided by four, rounded up.",
+        "body": "The text in normal form, as it is embedded and shown.",
+    },
+    "bib_chunked_docs": {
+        "content_hash": "Of the text that the chunks were cut from.",
+        "chunker": "Its version and sizes.",
+    },
+    "bib_sources": {
+        "problems": "Files that gave no document, with the reason, as JSON.",
+        "error": "Why the source was not read the last time.",
+        "run_id": "That read it.",
+        "read_at": "When something of this row last changed.",
+    },
+    "oraculo_queries": {
+        "ts": "When it was asked.",
+        "mode": "ask, oracle or help.",
+        "content_ids": "Of the chunks that were shown.",
+        "generation": "Of the index that was searched.",
+        "answered": "Empty where the log does not say.",
+    },
+    "query_log_files": {"bytes": "How much of the file has been loaded."},
+    "bib_index": {
+        "generation": "The table of LanceDB that is live.",
+        "corpus": "A hash of all occurrences that it holds.",
+        "level_at": "When it was last found level with the corpus.",
+    },
+    "ab_runs": {
+        "day": "Of the golden set; empty for questions of one's own.",
+        "golden_hash": "Tells whether two golden sets are the same.",
+        "generation": "Of the index that was searched.",
+        "corpus": "A hash of what was indexed.",
+        "token_reduction_pct": "Of the averages; empty where there was nothing to divide by.",
+    },
+    "ab_results": {
+        "variant": "baseline (whole chunks) or trim.",
+        "chunk_ids": "Content ids, best first.",
+        "top_score": "The best cosine, however the chunks were ranked.",
+        "tokens": "In the context, [...] marks included.",
+        "tokens_before": "Of the same chunks whole.",
+        "overlap_vs_baseline": "Share of the baseline's chunks; 1 by construction where no chunk is dropped.",
+        "rank": "Of the question in the golden set, from 1.",
+    },
+}
+
 
 def create_tables(connection: DuckDBPyConnection) -> None:
     """Create the tables that are missing, and add the columns that an older version lacked."""

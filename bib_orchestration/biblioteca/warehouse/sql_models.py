@@ -7,6 +7,8 @@ comment at a file's head describes it, and may hold directives, one a line:
     -- checks: bib_chunks    what a test is a check of; needed only when it reads more than one table
     -- severity: warn        a test that warns; any other is an error, and stops what is downstream
 
+A comment beside a column of the outermost SELECT describes that column.
+
 What a query reads is told from its text alone, so that nothing has to be opened to load the definitions.
 """
 
@@ -122,6 +124,11 @@ class SqlFile:
         if statements != 1:
             raise ModelError(f"{self.path}: {statements} statements; one SELECT is right")
 
+    @property
+    def query(self) -> str:
+        """The text without the comment at its head."""
+        return "\n".join(self.sql.split("\n")[len(self._head) :]).strip()
+
 
 @dataclass(frozen=True)
 class SqlModel(SqlFile):
@@ -131,6 +138,19 @@ class SqlModel(SqlFile):
     def by_day(self) -> bool:
         """Whether `-- partitions: day` stands at the file's head."""
         return self._directive("partitions", ["day"]) is not None
+
+    @property
+    def column_notes(self) -> dict[str, str]:
+        """What the comments beside the columns of the outermost SELECT say of them."""
+        from sqlglot import exp
+
+        if not isinstance(self.tree, exp.Query):
+            return {}
+        noted = {
+            select.alias_or_name: " ".join(comment.strip() for comment in select.comments or ())
+            for select in self.tree.selects
+        }
+        return {name: note for name, note in noted.items() if name and note}
 
 
 @dataclass(frozen=True)
