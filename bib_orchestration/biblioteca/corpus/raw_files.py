@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from pathspec import GitIgnoreSpec
+from typing import TYPE_CHECKING
 
 from bib_orchestration.biblioteca.settings import Source
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 MAX_BYTES = 32 * 1024 * 1024
 
@@ -119,6 +121,8 @@ class Selection:
 
     @staticmethod
     def _globs(source: Source, key: str, globs: Sequence[str]) -> GitIgnoreSpec:
+        from pathspec import GitIgnoreSpec
+
         try:
             # The faster backends are optional packages: the same globs must mean the same everywhere.
             return GitIgnoreSpec.from_lines(globs, backend="simple")
