@@ -40,6 +40,8 @@ _MOST_WORDS = 3
 _CHANGES = frozenset(
     "added changed moved deleted updated removed skipped embedded texts_embedded documents_cut bad_lines".split()
 )
+# Figures that are for a page in the UI, and for `--json`.
+_NOT_IN_TABLES = frozenset("avg_overlap_vs_baseline distinct_contents documents_cut generation".split())
 _VERDICT_STYLES = {"go": "bold green", "no-go": "bold red", "cannot conclude": "bold yellow"}
 
 # Without emoji: `:key:` in a path or in code is what it says.
@@ -286,7 +288,6 @@ def _show_circuits(settings: Settings) -> None:
     idle = [c.name for c in CIRCUITS if c.built and not runs_anything(c, settings)]
     if idle:
         _console.print(f"without sources here: {', '.join(idle)}")
-    _console.print(f"[dim]not built yet: {', '.join(c.name for c in CIRCUITS if not c.built)}[/dim]")
 
 
 # --- backfill
@@ -386,7 +387,9 @@ def _summary(listed: Sequence[Mapping[str, float | str]]) -> str:
 
 
 def _is_shown(name: str, value: float | str) -> bool:
-    return not name.startswith("dagster/") and value != "" and len(str(value)) < _LONG_FIGURE
+    if name.startswith("dagster/") or name in _NOT_IN_TABLES:
+        return False
+    return value != "" and len(str(value)) < _LONG_FIGURE
 
 
 # --- log

@@ -19,8 +19,8 @@ from bib_orchestration.biblioteca.indexing import index_all
 from bib_orchestration.biblioteca.library import TESTS_FOLDER, Library
 from bib_orchestration.biblioteca.settings import load_settings
 from bib_orchestration.biblioteca.warehouse.query_log import load
-from bib_orchestration.biblioteca.warehouse.sql_models import read_tests
-from bib_orchestration.biblioteca.warehouse.sql_tables import materialise, run_test
+from bib_orchestration.biblioteca.warehouse.sql_models import read_models, read_tests
+from bib_orchestration.biblioteca.warehouse.sql_tables import materialise, query, run_test
 
 BIB_TOML = """\
 [[sources]]
@@ -185,6 +185,15 @@ def test_indexing_again_notes_nothing_and_makes_no_model_anew(library) -> None:
     before = Path(library.settings.warehouse_address).stat().st_mtime_ns
     index_all(library)
     assert Path(library.settings.warehouse_address).stat().st_mtime_ns == before
+
+
+def test_the_model_that_readme_shows_works_as_it_stands(library, table, tmp_path: Path) -> None:
+    shown = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "nobody.sql").write_text(shown.partition("```sql\n")[2].partition("```")[0])
+    model = read_models(tmp_path)["nobody"]
+    assert model.description
+    assert model.column_notes
+    assert len(query(library.warehouse, model)) == len(PAGES)
 
 
 # --- tests

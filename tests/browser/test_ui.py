@@ -64,7 +64,7 @@ def test_a_column_tells_where_it_comes_from(page: Any, pictures: Path) -> None:
     # A model's page has its query, its checks and its first rows too.
     for text in ("GROUP BY content_id", "first_rows", "Freshness policy"):
         page.get_by_text(text).first.wait_for()
-    page.get_by_text("← chunks.content_id").first.scroll_into_view_if_needed()
+    page.get_by_text("Columns", exact=True).first.evaluate("heading => heading.scrollIntoView()")
     take(page, pictures, "columns")
 
 
