@@ -100,7 +100,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Base:
 def bib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """`bib(base, "search", "…")` in this process, with an embedder that needs no model."""
     monkeypatch.setattr(
-        "bib_orchestration.biblioteca.index.embedders.make_embedder", lambda settings, *, base: CountingEmbedder()
+        "bib_orchestration.biblioteca.index.embedders.make_embedder",
+        lambda settings, *, base: CountingEmbedder(),
     )
 
     def run(base: Base, *arguments: str) -> Said:
