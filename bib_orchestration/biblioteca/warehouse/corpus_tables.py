@@ -83,7 +83,8 @@ def refresh_documents(
     `full` reads the structure of every document again, also of those whose text is as it was.
     """
     with warehouse.lock():
-        stored = _stored_documents(warehouse, source.name)
+        stored, state = _stored(warehouse, source.name)
+        changes = _Changes()
         try:
             snapshot = read_source(source, checkouts)
             files, problems = _decoded(snapshot)
@@ -92,10 +93,10 @@ def refresh_documents(
         except SourceError as error:
             report = SourceReport(source.name, len(stored), error=str(error))
         else:
-            report = _store_documents(
-                warehouse, source, {} if full else stored, stored, files, problems, snapshot.commit
+            changes, report = _compared(
+                source, {} if full else stored, stored, files, problems, snapshot.commit
             )
-        _store_state(warehouse, report, run_id)
+        _store(warehouse, changes, report, state, run_id)
     return report
 
 
@@ -184,25 +185,43 @@ def _nothing_found(source: Source, snapshot: Snapshot, problems: Sequence[Proble
     )
 
 
-def _stored_documents(warehouse: Warehouse, source: str) -> dict[str, dict[str, Any]]:
-    """What is compared of the rows of `bib_docs`, by path."""
+_State = tuple[str | None, int, str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """What is written to `bib_docs`: ids of rows to delete, documents to insert, ids of rows that are stale now."""
+
+    deleted: Sequence[str] = ()
+    made: Sequence[Document] = ()
+    stale: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.deleted or self.made or self.stale)
+
+
+def _stored(warehouse: Warehouse, source: str) -> tuple[dict[str, dict[str, Any]], list[_State]]:
+    """What is compared of the rows of `bib_docs`, by path, and how the last reading went, if there was one."""
     with warehouse.read() as connection:
         rows = connection.execute(
             f"SELECT path, {', '.join(_STORED)} FROM bib_docs WHERE source = $source", {"source": source}
         ).fetchall()
-    return {row[0]: dict(zip(_STORED, row[1:], strict=True)) for row in rows}
+        state = connection.execute(
+            "SELECT commit, documents, problems::VARCHAR, error FROM bib_sources WHERE source = $source",
+            {"source": source},
+        ).fetchall()
+    return {row[0]: dict(zip(_STORED, row[1:], strict=True)) for row in rows}, state
 
 
-def _store_documents(
-    warehouse: Warehouse,
+def _compared(
     source: Source,
     trusted: dict[str, dict[str, Any]],
     stored: dict[str, dict[str, Any]],
     files: dict[str, DecodedFile],
     problems: list[Problem],
     commit: str | None,
-) -> SourceReport:
-    """Write what differs. Rows in `trusted` whose text is as it was are left alone."""
+) -> tuple[_Changes, SourceReport]:
+    """What differs, and how that is told. Rows in `trusted` whose text is as it was are left alone."""
     # A file that could not be read just now keeps its row, marked stale; so does all below a folder.
     kept = {path for path in stored if path not in files and _is_kept(path, problems)}
     added = [path for path in files if path not in stored]
@@ -210,18 +229,9 @@ def _store_documents(
     gone = [path for path in stored if path not in files and path not in kept]
     newly_stale = [path for path in sorted(kept) if not stored[path]["stale"]]
     made = [make_document(source, files[path], commit) for path in (*added, *changed)]
-    if made or gone or newly_stale:
-        read_at = datetime.now(UTC)
-        with warehouse.transaction() as connection:
-            _delete(connection, "bib_docs", [stored[path]["doc_id"] for path in (*gone, *changed)])
-            insert_rows(connection, "bib_docs", [_document_row(document, read_at) for document in made])
-            connection.execute(
-                "UPDATE bib_docs SET stale = true WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))",
-                {"ids": [stored[path]["doc_id"] for path in newly_stale]},
-            )
     moved = _moves(added, gone, files, stored)
     old_names, new_names = {old for old, _ in moved}, {new for _, new in moved}
-    return SourceReport(
+    report = SourceReport(
         source.name,
         documents=len(files) + len(kept),
         commit=commit,
@@ -232,6 +242,12 @@ def _store_documents(
         problems=problems,
         warnings=[(document.path, warning) for document in made for warning in document.warnings],
     )
+    changes = _Changes(
+        deleted=[stored[path]["doc_id"] for path in (*gone, *changed)],
+        made=made,
+        stale=[stored[path]["doc_id"] for path in newly_stale],
+    )
+    return changes, report
 
 
 def _document_row(document: Document, read_at: datetime) -> dict[str, Any]:
@@ -274,17 +290,16 @@ def _moves(
     return moves
 
 
-def _store_state(warehouse: Warehouse, report: SourceReport, run_id: str) -> None:
-    """Note how the reading went, unless all is well and as it was."""
+def _store(
+    warehouse: Warehouse, changes: _Changes, report: SourceReport, stored: list[_State], run_id: str
+) -> None:
+    """Write the changes and how the reading went, in one transaction; nothing when all is well and as it was."""
     problems = json.dumps([asdict(problem) for problem in report.problems], ensure_ascii=False)
     state = (report.commit, report.documents, problems, report.error)
-    with warehouse.read() as connection:
-        stored = connection.execute(
-            "SELECT commit, documents, problems::VARCHAR, error FROM bib_sources WHERE source = $source",
-            {"source": report.source},
-        ).fetchall()
-    if stored == [state] and report.error is None and not report.wrote:
+    as_it_was = stored == [state] and report.error is None and not report.wrote
+    if as_it_was and not changes:
         return
+    now = datetime.now(UTC)
     row = {
         "source": report.source,
         "commit": report.commit,
@@ -292,11 +307,19 @@ def _store_state(warehouse: Warehouse, report: SourceReport, run_id: str) -> Non
         "problems": problems,
         "error": report.error,
         "run_id": run_id,
-        "read_at": datetime.now(UTC),
+        "read_at": now,
     }
     with warehouse.transaction() as connection:
-        connection.execute("DELETE FROM bib_sources WHERE source = $source", {"source": report.source})
-        insert_rows(connection, "bib_sources", [row])
+        _delete(connection, "bib_docs", changes.deleted)
+        insert_rows(connection, "bib_docs", [_document_row(document, now) for document in changes.made])
+        if changes.stale:
+            connection.execute(
+                "UPDATE bib_docs SET stale = true WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))",
+                {"ids": list(changes.stale)},
+            )
+        if not as_it_was:
+            connection.execute("DELETE FROM bib_sources WHERE source = $source", {"source": report.source})
+            insert_rows(connection, "bib_sources", [row])
 
 
 def _documents_to_cut(
@@ -327,6 +350,8 @@ def _count(connection: DuckDBPyConnection, table: str, source: str) -> int:
 
 
 def _delete(connection: DuckDBPyConnection, table: str, doc_ids: Sequence[str]) -> None:
+    if not doc_ids:
+        return
     connection.execute(
         f"DELETE FROM {table} WHERE doc_id IN (SELECT unnest($ids::VARCHAR[]))", {"ids": list(doc_ids)}
     )
