@@ -1,6 +1,6 @@
 # make setup   a .venv with everything
 # make demo    index sample/, evaluate, print the summary, leave the UI running (UI=0: without it)
-# make ui      Dagster's UI, for the bib.toml in use
+# make ui      Dagster's UI, for the bib.toml in use (PORT=3001: not at 3000)
 # make test    lint, format, types, import contracts, tests
 # make screenshots   the pictures in README, taken anew (needs a chromium)
 PYTHON ?= python3
@@ -41,6 +41,8 @@ STATE = $(BIN)/python -c 'from bib_orchestration.biblioteca.settings import load
 ui: setup
 	@set -e; home=$$($(STATE))/dagster; mkdir -p "$$home"; \
 	test -e "$$home/dagster.yaml" || cp bib_orchestration/dagster.yaml "$$home/"; \
+	$(BIN)/python -c 'import socket; socket.socket().bind(("127.0.0.1", $(PORT)))' 2>/dev/null || \
+	  { echo "port $(PORT) is taken; name another: make $(MAKECMDGOALS) PORT=3001"; exit 1; }; \
 	echo "Dagster's UI: http://127.0.0.1:$(PORT) (stop with Ctrl-C)"; \
 	DAGSTER_HOME="$${DAGSTER_HOME:-$$home}" PYTHONWARNINGS='ignore:Function `dev_command`' \
 	  $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)

@@ -46,16 +46,29 @@ class Failed:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class FoundWanting:
+    """A check that did not pass, and how many bad rows it found (None: it does not count them)."""
+
+    asset: str
+    check: str
+    severity: str
+    bad_rows: int | None
+    description: str
+
+
 @dataclass
 class BackfillReport:
     """What a backfill did, assets in the order they were made; what failed, and what was not made for it.
 
+    checks: those that did not pass, warnings included, of the last run that made their asset.
     not_made: assets, with the partitions of their run; what they need failed.
     run_ids: Dagster's ids of the runs.
     """
 
     materialised: list[Materialised] = field(default_factory=list)
     failures: list[Failed] = field(default_factory=list)
+    checks: dict[tuple[str, str], FoundWanting] = field(default_factory=dict)
     not_made: list[tuple[str, str]] = field(default_factory=list)
     run_ids: list[str] = field(default_factory=list)
 
@@ -107,6 +120,8 @@ def _note(
             asset = made.asset_key.to_user_string()
             left.discard(asset)
             report.materialised.append(Materialised(asset, made.partition or "", figures))
+        elif event.event_type_value == "ASSET_CHECK_EVALUATION":
+            _note_check(report, event.asset_check_evaluation_data)
         elif event.is_step_failure:
             error = event.step_failure_data.error
             cause = error.cause if error and error.cause else error
@@ -116,6 +131,18 @@ def _note(
     report.not_made += [
         (name, planned.label if plan.ranges[name] else "") for name in planned.assets if name in left
     ]
+
+
+def _note_check(report: BackfillReport, evaluation: dg.AssetCheckEvaluation) -> None:
+    asset = evaluation.asset_key.to_user_string()
+    key = (asset, evaluation.check_name)
+    report.checks.pop(key, None)
+    if not evaluation.passed:
+        bad_rows = evaluation.metadata.get("bad_rows")
+        count = bad_rows.value if isinstance(bad_rows, dg.IntMetadataValue) else None
+        report.checks[key] = FoundWanting(
+            *key, evaluation.severity.value.lower(), count, evaluation.description or ""
+        )
 
 
 def dagster_home(settings: Settings) -> Path:

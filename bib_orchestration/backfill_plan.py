@@ -110,12 +110,12 @@ def plan_backfill(
 
 
 def plain_reason(message: str) -> str:
-    """What an error says, without the name of Dagster's class for it.
+    """What an error says, without the name of a class of Dagster's or ours.
 
     >>> plain_reason("dagster._core.definitions.events.Failure: source 'docs': no such folder\\n")
     "source 'docs': no such folder"
     """
-    return re.sub(r"\Adagster\.[\w.]+: ", "", message.strip())
+    return re.sub(r"\A(?:dagster|bib_orchestration)\.[\w.]+: ", "", message.strip())
 
 
 def range_label(keys: Sequence[str]) -> str:

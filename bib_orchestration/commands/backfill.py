@@ -10,13 +10,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bib_orchestration import terminal
 from bib_orchestration.biblioteca.settings import Settings
 from bib_orchestration.commands import DONE, FAILED, WRONG
 from bib_orchestration.commands.arguments import add_command
-from bib_orchestration.terminal import console, errors, safe
+from bib_orchestration.terminal import console, errors, safe, shown
+
+if TYPE_CHECKING:
+    from bib_orchestration.backfill import BackfillReport
 
 _SERVER = "http://127.0.0.1:3000"
 _LONG_FIGURE = 40
@@ -105,12 +108,14 @@ def _run(parsed: argparse.Namespace, settings: Settings) -> int:
                 for asset, partition, figures in made
             ],
             "failures": [asdict(failure) for failure in report.failures],
+            "checks": [asdict(check) for check in report.checks.values()],
             "not_made": [{"asset": asset, "partitions": label} for asset, label in report.not_made],
             "left_out": list(plan.left_out),
             "run_ids": report.run_ids,
         },
         lambda: show_backfill(made),
     )
+    _show_checks(report)
     _show_failures([*map(str, report.failures)], report.not_made)
     return FAILED if report.failures else DONE
 
@@ -171,10 +176,23 @@ def show_backfill(materialised: Sequence[tuple[str, str, Mapping[str, float | st
         console.print("[dim]Shortened: each partition is in `--json`, and in Dagster's UI (`make ui`).[/dim]")
 
 
+def _show_checks(report: BackfillReport) -> None:
+    """The checks that did not pass. The gate's are left out: each day's verdict is in the table."""
+    for check in report.checks.values():
+        if check.check.startswith("gate_"):
+            continue
+        rows = "" if check.bad_rows is None else f": {check.bad_rows} rows, which are on its page in the UI"
+        how = "[yellow]warned:[/yellow]" if check.severity == "warn" else "[bold red]not passed:[/bold red]"
+        errors.print(f"{how} {safe(f'{check.asset}: {check.check}{rows}')}")
+
+
 def _show_failures(failures: Sequence[str], not_made: Sequence[tuple[str, str]] = ()) -> None:
     """Why steps failed, and which assets were not made because of it, with their partitions."""
     for failure in failures:
-        errors.print(f"[bold red]failed:[/bold red] {safe(failure)}")
+        first, *more = shown(failure).split("\n")
+        errors.print(f"[bold red]failed:[/bold red] {safe(first)}")
+        for line in more:
+            errors.print(f"    {line}", markup=False)
     for asset, partitions in not_made:
         for_what = f" ({partitions})" if partitions else ""
         errors.print(f"[yellow]not made:[/yellow] {safe(asset + for_what)}: what it needs failed")

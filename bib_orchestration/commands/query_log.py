@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bib_orchestration import terminal
 from bib_orchestration.biblioteca.settings import Settings
-from bib_orchestration.commands import DONE
+from bib_orchestration.commands import DONE, FAILED
 from bib_orchestration.commands.arguments import add_command
 from bib_orchestration.terminal import console, safe
 
@@ -38,7 +38,8 @@ def _import(parsed: argparse.Namespace, settings: Settings) -> int:
     loaded = load(library.warehouse, settings.query_log)
     library.warehouse.publish()
     terminal.print_result(parsed, _import_json(imported, loaded), lambda: _show_import(imported, loaded))
-    return DONE
+    # Part of a file is not the file.
+    return FAILED if imported.bad_rows else DONE
 
 
 def _import_json(imported: ImportReport, loaded: LoadReport) -> dict[str, Any]:
@@ -53,8 +54,9 @@ def _import_json(imported: ImportReport, loaded: LoadReport) -> dict[str, Any]:
 
 
 def _show_import(imported: ImportReport, loaded: LoadReport) -> None:
+    left_out = f", {len(imported.bad_rows)} more left out" if imported.bad_rows else ""
     console.print(
-        f"{imported.questions} questions in the file, {loaded.added} of them new; "
+        f"{imported.questions} questions in the file{left_out}, {loaded.added} of them new; "
         f"{loaded.total} in the query log"
     )
     bad = [*imported.bad_rows, *loaded.bad_lines]

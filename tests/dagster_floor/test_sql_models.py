@@ -8,10 +8,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from bib_orchestration.assets.sql_models import MADE_BY, upstream, with_models
+from bib_orchestration.assets.sql_models import MADE_BY, model_assets, upstream, with_models
 from bib_orchestration.biblioteca.library import MODELS_FOLDER
 from bib_orchestration.biblioteca.warehouse.schema import TABLES
-from bib_orchestration.biblioteca.warehouse.sql_models import ModelError, SqlTest, read_models
+from bib_orchestration.biblioteca.warehouse.sql_models import ModelError, SqlModel, SqlTest, read_models
 from bib_orchestration.build import build_definitions
 from bib_orchestration.checks import sql_checks
 from bib_orchestration.circuits import CIRCUITS, CORPUS, EVALUATION
@@ -87,6 +87,15 @@ def test_a_model_that_is_wrong_fails_its_run_with_file_and_line(extended: Floor,
     assert "LINE 2" in said
     # The rest was made.
     assert figures(result, "chunk_index")
+
+
+@pytest.mark.parametrize("name", ["documents", "chunk_index", "retrieval_ab"])
+def test_a_model_that_is_called_like_an_asset_is_refused_with_its_file(floor: Floor, name: str) -> None:
+    model = SqlModel(name, "FROM bib_docs", Path(f"/models/{name}.sql"))
+    with pytest.raises(
+        ModelError, match=rf"^/models/{name}\.sql: {name} is an asset that is no model's; give"
+    ):
+        model_assets(floor.settings, {name: model})
 
 
 @pytest.mark.parametrize("by_day", ["golden_set", "retrieval_ab"])

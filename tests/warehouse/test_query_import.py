@@ -212,13 +212,21 @@ def test_torn_lines_of_json_cost_only_themselves(tmp_path, spool, name):
     assert [bad.split(": ")[0] for bad in report.bad_rows] == [f"{name}:2", f"{name}:3", f"{name}:6"]
 
 
+def test_a_path_by_itself_is_a_list_of_one(tmp_path, spool):
+    text = 'ts,question,paths\n2026-10-01T07:00:00Z,uno,wiki/a.md\n2026-10-01T08:00:00Z,dos,"[""b.md""]"\n'
+    report = import_log(written(tmp_path, "log.csv", text), spool)
+
+    assert report.bad_rows == []
+    assert [row["paths"] for row in rows_of(report)] == [["wiki/a.md"], ["b.md"]]
+
+
 def test_a_row_that_is_no_question_is_named_and_costs_only_itself(tmp_path, spool):
     rows = [
         {"ts": True, "question": "x"},
         {"ts": 1767261600, "question": ["x"]},
         {"ts": 1767261600, "question": "x", "latency_ms": 10**400},
         {"ts": 1767261600, "question": "x", "answered": "quizás"},
-        {"ts": 1767261600, "question": "x", "paths": "x.md"},
+        {"ts": 1767261600, "question": "x", "paths": '{"x.md": 1}'},
         {"ts": 10**30, "question": "x"},
         {"ts": 1767261600, "question": "good"},
     ]

@@ -546,6 +546,36 @@ def test_a_cycle_is_named(tmp_path, files, cycle):
         read_models(folder(tmp_path, **files))
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "FROM range(3)",
+        "FROM information_schema.tables",
+        "FROM 'pages.parquet'",
+        "FROM read_csv('pages.csv')",
+        "FROM other.main.pages",
+        "WITH pages AS (FROM bib_docs) FROM pages",
+        "FROM BIB_DOCS",
+    ],
+)
+def test_what_is_no_table_of_ours_may_be_read(tmp_path, sql):
+    assert list(read_models(folder(tmp_path, a=sql))) == ["a"]
+
+
+def test_a_table_that_nobody_makes_is_named_with_what_was_meant(tmp_path):
+    said = r"a\.sql: it reads bib_dox, which is neither a table of ours nor a model; did you mean bib_docs\? there"
+    with pytest.raises(ModelError, match=said):
+        read_models(folder(tmp_path, a="SELECT * FROM bib_chunks JOIN bib_dox USING (doc_id)"))
+
+
+def test_an_error_in_the_first_line_shows_the_query_as_it_was_written(warehouse):
+    with pytest.raises(ModelError) as raised:
+        query(warehouse, model("SELECT titel FROM bib_docs"))
+    line, caret = str(raised.value).split("\n")[-2:]
+    assert line == "LINE 1: SELECT titel FROM bib_docs"
+    assert caret.index("^") == line.index("titel")
+
+
 # --- tests
 
 

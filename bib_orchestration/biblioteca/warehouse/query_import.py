@@ -254,10 +254,13 @@ def _number(name: str, value: str | Decimal) -> float | None:
 
 
 def _list(name: str, value: str) -> list[Any]:
-    """A list as JSON has it, or as DuckDB writes one into a CSV: `[a, 'b, c']`."""
+    """A list as JSON has it, or as DuckDB writes one into a CSV: `[a, 'b, c']`; a text by itself is a list of
+    one."""
     text = value.strip()
     if not text:
         return []
+    if text[0] not in '[{"':
+        return [text]
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):

@@ -18,6 +18,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -85,6 +86,27 @@ class SqlFile:
 
         read = [table for table in self.tree.find_all(exp.Table) if table.name]
         return frozenset(table.name.lower() for table in read if not _is_cte(table))
+
+    @cached_property
+    def _named_tables(self) -> frozenset[str]:
+        """Those of `tables` that are named alone: neither files, nor of another schema or database."""
+        from sqlglot import exp
+
+        return frozenset(
+            table.name.lower()
+            for table in self.tree.find_all(exp.Table)
+            if table.name.lower() in self.tables and not table.db and _NAME.fullmatch(table.name.lower())
+        )
+
+    def require_tables(self, known: Iterable[str]) -> None:
+        """Raise ModelError for a table that is not among `known`: neither ours, nor a model's."""
+        if unknown := sorted(self._named_tables - set(known)):
+            near = get_close_matches(unknown[0], known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ModelError(
+                f"{self.path}: it reads {unknown[0]}, which is neither a table of ours nor a model; {hint}"
+                f"there are: {', '.join(sorted(known))}"
+            )
 
     @cached_property
     def tree(self) -> exp.Expr:
@@ -209,6 +231,9 @@ def read_models(folder: Path) -> dict[str, SqlModel]:
         if path.stem in TABLES:
             raise ModelError(f"{path}: {path.stem} is a table that is no model's; give the file another name")
         models[path.stem] = SqlModel(path.stem, *_read(path))
+    known = {*TABLES, *models}
+    for model in models.values():
+        model.require_tables(known)
     return _in_order(models)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # No model can be called so.
 _NEW_ROWS = "_new_rows"
+_MAKE = f"CREATE TEMP TABLE {_NEW_ROWS} AS "
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +147,22 @@ def _build(
 
     try:
         # On one line with the query's first, so that the lines that DuckDB names are the file's.
-        connection.execute(f"CREATE TEMP TABLE {_NEW_ROWS} AS {model.sql}", dict(values) or None)
+        connection.execute(f"{_MAKE}{model.sql}", dict(values) or None)
         if day is not None:
             _require_day(connection, model, day)
     except duckdb.Error as error:
-        raise ModelError(f"{model.path}: {error}") from None
+        raise ModelError(f"{model.path}: {_of_the_file(str(error))}") from None
+
+
+def _of_the_file(said: str) -> str:
+    """What DuckDB says, without what stands before the query in its first line."""
+    lines = said.split("\n")
+    for number, line in enumerate(lines[:-1]):
+        if _MAKE in line:
+            lines[number] = line.replace(_MAKE, "")
+            if not lines[number + 1].replace("^", "").strip():
+                lines[number + 1] = lines[number + 1].removeprefix(" " * len(_MAKE))
+    return "\n".join(lines)
 
 
 def _require_day(connection: DuckDBPyConnection, model: SqlFile, day: date) -> None:
