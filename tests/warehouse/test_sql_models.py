@@ -342,6 +342,7 @@ def test_the_version_changes_with_the_query():
 )
 def test_a_semicolon_at_the_end_does_no_harm(warehouse, sql):
     assert query(warehouse, model(sql)) == [{"a": 1}]
+    assert model(sql).tables == set()
 
 
 def test_a_query_is_asked_without_writing(warehouse):
@@ -424,6 +425,37 @@ def test_what_is_no_select_is_not_run(warehouse, sql):
     assert rows(warehouse, "FROM query_log_files") == [("a", 1)]
 
 
+@pytest.mark.parametrize(
+    ("writes", "statement"),
+    [
+        ("INSERT INTO query_log_files (file) VALUES ('b')", "INSERT"),
+        ("UPDATE query_log_files SET file = 'b'", "UPDATE"),
+        ("DELETE FROM query_log_files", "DELETE"),
+    ],
+)
+def test_what_writes_within_a_select_is_not_run(warehouse, writes, statement):
+    """DuckDB runs it, and a test would do so outside the writers' lock."""
+    put(warehouse, a=1)
+    sql = f"WITH changed AS ({writes} RETURNING file) FROM changed"
+    for look in (
+        lambda: materialise(warehouse, model(sql)),
+        lambda: query(warehouse, model(sql)),
+        lambda: run_test(warehouse, sql_test(sql), most=1),
+        lambda: model(sql).tables,
+    ):
+        with pytest.raises(
+            ModelError, match=rf"\.sql: it writes \({statement}\); a SELECT that only reads is"
+        ):
+            look()
+
+    assert rows(warehouse, "FROM query_log_files") == [("a", 1)]
+
+
+def test_what_is_nested_too_deeply_for_sqlglot_says_so():
+    with pytest.raises(ModelError, match=r"m\.sql: its tables cannot be told: it is nested too deeply"):
+        _ = model(f"SELECT {'(' * 300}1{')' * 300} AS a").tables
+
+
 def test_what_sqlglot_cannot_read_says_so_without_colours():
     with pytest.raises(ModelError, match=r"m\.sql: ") as raised:
         _ = model("SELECT 'abc").tables
@@ -469,6 +501,16 @@ def test_a_file_that_is_not_utf_8_is_named(tmp_path):
     (tmp_path / "a.sql").write_bytes("-- año\nSELECT 1 AS a".encode("cp1252"))
     with pytest.raises(ModelError, match=r"a\.sql: .*UTF-8 is right"):
         read_models(tmp_path)
+
+
+def test_what_is_no_file_is_named_and_what_an_editor_leaves_is_none(tmp_path):
+    (tmp_path / ".#a.sql").symlink_to("somebody@host:1")
+    (tmp_path / "._a.sql").write_bytes(b"\x00\x05\x16\x07")
+    assert read_models(tmp_path) == read_tests(tmp_path) == {}
+    (tmp_path / "a.sql").mkdir()
+    for read in (read_models, read_tests):
+        with pytest.raises(ModelError, match=r"a\.sql: cannot be read: Is a directory"):
+            read(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["order", "select", "table", "new_rows", "temp"])

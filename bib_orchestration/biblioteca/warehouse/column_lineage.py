@@ -7,6 +7,7 @@ unknown, with the reason, never guessed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel
 
 if TYPE_CHECKING:
     from sqlglot import exp
+
+_NUMBERED = re.compile(r"_\d+\Z")
 
 # Tables, their columns and the columns' types.
 TableColumns = Mapping[str, Mapping[str, str]]
@@ -57,20 +60,61 @@ def follow_columns(model: SqlModel, columns: Sequence[str], tables: TableColumns
     """
     from sqlglot.errors import SqlglotError
     from sqlglot.lineage import lineage
+    from sqlglot.optimizer.qualify import qualify
+    from sqlglot.optimizer.scope import build_scope
 
     if reason := _unfollowed_query(model.tree):
         return _all_unknown(columns, reason)
-    read = {table: dict(tables[table]) for table in model.tables if table in tables}
+    read: dict[str, Any] = {table: dict(tables[table]) for table in model.tables if table in tables}
     if missing := sorted(model.tables - read.keys()):
         return _all_unknown(columns, f"the columns of {', '.join(missing)} are not known")
     try:
-        nodes = lineage(
-            None, model.tree.copy(), schema=read, dialect="duckdb", validate_qualify_columns=False
+        tree = qualify(
+            _with_windows_in_place(model.tree.copy()),
+            schema=read,
+            dialect="duckdb",
+            validate_qualify_columns=False,
+            identify=False,
         )
-    except (SqlglotError, ValueError, AttributeError, RecursionError) as error:
+        scope = build_scope(tree)
+        if scope and any(each.is_derived_table and each.external_columns for each in scope.traverse()):
+            return _all_unknown(columns, "a query in FROM that reads what stands beside it")
+        # Trimmed, each column costs a copy of the query.
+        nodes = lineage(None, tree, schema=read, dialect="duckdb", scope=scope, trim_selects=False)
+    except (SqlglotError, ValueError, AttributeError, KeyError, RecursionError) as error:
         return _all_unknown(columns, f"sqlglot cannot follow the query: {_first_line(error)}")
     by_name = {name.lower(): node for name, node in nodes.items()}
-    return {name: _of_column(by_name.get(name.lower()), read) for name in columns}
+    found = {name: _of_column(by_name.get(name.lower()), read) for name in columns}
+    if len(nodes) < len(columns):
+        # DuckDB numbers columns of one name: whose `id_1` is, sqlglot does not know.
+        found |= _all_unknown(
+            [name for name in columns if _NUMBERED.search(name)], "the query has two columns of one name"
+        )
+    return found
+
+
+def _with_windows_in_place(tree: exp.Expr) -> exp.Expr:
+    """The query with each window that has a name written out where it is used; sqlglot does not look it up."""
+    from sqlglot import exp
+
+    for select in tree.find_all(exp.Select):
+        named: dict[str, exp.Window] = {}
+        for window in select.args.get("windows") or ():
+            _write_out(window, named)
+            named[window.this.name.lower()] = window
+        for window in select.find_all(exp.Window) if named else ():
+            if window.parent is not select and window.parent_select is select:
+                _write_out(window, named)
+    return tree
+
+
+def _write_out(window: exp.Window, named: Mapping[str, exp.Window]) -> None:
+    """Give a window what the one that it names says."""
+    said = named.get(window.alias.lower())
+    for part in ("partition_by", "order"):
+        value = said.args.get(part) if said else None
+        if value and not window.args.get(part):
+            window.set(part, [each.copy() for each in value] if isinstance(value, list) else value.copy())
 
 
 def _of_column(node: Any, tables: TableColumns) -> Lineage:
@@ -80,14 +124,17 @@ def _of_column(node: Any, tables: TableColumns) -> Lineage:
         return Lineage(unknown="sqlglot sees no such column in the query")
     origins = set()
     for step in node.walk():
-        # A table's own columns, and what a whole query is made of, say nothing of this column.
-        if not isinstance(step.expression, exp.Query | exp.Table) and (
-            reason := _unfollowed_expression(step.expression)
-        ):
+        if isinstance(step.expression, exp.Query):
+            # It takes all that the query is made of for what the column is.
+            return Lineage(unknown="a query on the way has no such column that sqlglot sees")
+        # A table's own columns say nothing of this column.
+        if not isinstance(step.expression, exp.Table) and (reason := _unfollowed_expression(step.expression)):
             return Lineage(unknown=reason)
         if step.downstream:
             continue
         if isinstance(step.source, exp.Table):
+            if not step.source.name:
+                return Lineage(unknown="a table function")
             table, column = step.source.name.lower(), step.name.rpartition(".")[2].strip('"').lower()
             if column not in {name.lower() for name in tables[table]}:
                 return Lineage(unknown=f"{table} has no column {column} that sqlglot could mean")
@@ -111,6 +158,14 @@ def _unfollowed_query(tree: exp.Expr) -> str | None:
             return "PIVOT"
         if isinstance(node, exp.Columns):
             return "COLUMNS()"
+        if isinstance(node, exp.Lateral):
+            # It takes what the query is joined by for what its columns are made of.
+            return "LATERAL"
+        if isinstance(node, exp.Table) and node.name and node.alias_column_names:
+            # It takes the new names for the table's own.
+            return "a table whose columns are given other names"
+    if isinstance(tree, exp.Subquery):
+        return "a query in parentheses"
     return None
 
 
@@ -124,7 +179,37 @@ def _unfollowed_expression(expression: exp.Expr) -> str | None:
         if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
             # `text.upper()`: it takes the column for a table.
             return "a function called behind a dot"
+        if isinstance(node, exp.TableColumn):
+            return "a whole row as a value"
+        if isinstance(node, exp.PositionalColumn):
+            return "a column named by its place"
+        if isinstance(node, exp.Column) and _is_of_outer_query(node, expression):
+            return "a subquery that shows a column of the query around it"
     return None
+
+
+def _is_of_outer_query(column: exp.Expr, expression: exp.Expr) -> bool:
+    """Whether a column stands in a subquery of `expression`, is of no table of it, and is no part of a condition
+    there."""
+    from sqlglot import exp
+
+    within = False
+    node = column
+    while node is not expression and node.parent is not None:
+        node = node.parent
+        if isinstance(node, exp.Where | exp.Join) and not within:
+            return False
+        if isinstance(node, exp.Select) and node is not expression:
+            within = True
+            if column.args["table"] and column.text("table") in _sources(node):
+                return False
+    return within
+
+
+def _sources(select: exp.Select) -> set[str]:
+    """The names of what stands in a query's FROM."""
+    first, joins = select.args.get("from_"), select.args.get("joins") or ()
+    return {each.this.alias_or_name for each in (*([first] if first else ()), *joins)}
 
 
 def _all_unknown(columns: Sequence[str], reason: str) -> dict[str, Lineage]:

@@ -110,16 +110,29 @@ class SqlFile:
 
     @cached_property
     def tree(self) -> exp.Expr:
-        """The query as sqlglot reads it. Raises ModelError, in DuckDB's words where DuckDB cannot read it."""
+        """The query as sqlglot reads it. Raises ModelError, in DuckDB's words where DuckDB cannot read it, and for
+        a query that writes: DuckDB runs an INSERT in a WITH."""
         import sqlglot
+        from sqlglot import exp
 
         try:
-            trees = [tree for tree in sqlglot.parse(self.sql, dialect="duckdb") if tree is not None]
+            # A comment behind the last semicolon is a tree of its own.
+            trees = [
+                tree
+                for tree in sqlglot.parse(self.sql, dialect="duckdb")
+                if tree is not None and not isinstance(tree, exp.Semicolon)
+            ]
         except sqlglot.errors.SqlglotError as error:
             _ = self.statement
             said = _TERMINAL_COLOURS.sub("", str(error))
             raise ModelError(f"{self.path}: its tables cannot be told: {said}") from None
+        except RecursionError:
+            raise ModelError(f"{self.path}: its tables cannot be told: it is nested too deeply") from None
         self._require_one(len(trees))
+        if writes := trees[0].find(exp.Insert, exp.Update, exp.Delete, exp.Merge):
+            raise ModelError(
+                f"{self.path}: it writes ({writes.key.upper()}); a SELECT that only reads is right"
+            )
         return trees[0]
 
     @cached_property
@@ -227,7 +240,7 @@ def _is_cte(table: exp.Table) -> bool:
 def read_models(folder: Path) -> dict[str, SqlModel]:
     """The models of a folder (`*.sql`) by name, each after those that it reads. Raises ModelError."""
     models = {}
-    for path in sorted(folder.glob("*.sql")):
+    for path in _files(folder):
         if path.stem in TABLES:
             raise ModelError(f"{path}: {path.stem} is a table that is no model's; give the file another name")
         models[path.stem] = SqlModel(path.stem, *_read(path))
@@ -239,7 +252,12 @@ def read_models(folder: Path) -> dict[str, SqlModel]:
 
 def read_tests(folder: Path) -> dict[str, SqlTest]:
     """The tests of a folder (`*.sql`), by name, in the order of their names. Raises ModelError."""
-    return {path.stem: SqlTest(path.stem, *_read(path)) for path in sorted(folder.glob("*.sql"))}
+    return {path.stem: SqlTest(path.stem, *_read(path)) for path in _files(folder)}
+
+
+def _files(folder: Path) -> list[Path]:
+    # Editors and file systems leave `.#a.sql` and `._a.sql` beside a file.
+    return sorted(folder.glob("[!.]*.sql"))
 
 
 def _read(path: Path) -> tuple[str, Path]:
@@ -249,6 +267,8 @@ def _read(path: Path) -> tuple[str, Path]:
         return path.read_text(encoding="utf-8-sig"), path
     except UnicodeDecodeError as error:
         raise ModelError(f"{path}: {error}; UTF-8 is right") from None
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _in_order(models: Mapping[str, SqlModel]) -> dict[str, SqlModel]:

@@ -145,6 +145,8 @@ def _build(
     """Put the rows that a model has now into a temporary table."""
     import duckdb
 
+    # It tells a query that writes; DuckDB would run it.
+    _ = model.tree
     try:
         # On one line with the query's first, so that the lines that DuckDB names are the file's.
         connection.execute(f"{_MAKE}{model.sql}", dict(values) or None)
