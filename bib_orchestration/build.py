@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 
 import dagster as dg
 
@@ -13,7 +14,7 @@ from bib_orchestration.assets.queries import query_assets
 from bib_orchestration.assets.sql_models import model_assets
 from bib_orchestration.biblioteca.library import TESTS_FOLDER, Library
 from bib_orchestration.biblioteca.settings import Settings
-from bib_orchestration.biblioteca.warehouse.sql_models import read_tests
+from bib_orchestration.biblioteca.warehouse.sql_models import ModelError, SqlFile, read_tests
 from bib_orchestration.checks import corpus_checks, index_checks, sql_checks
 from bib_orchestration.jobs import IN_PROCESS, build_jobs
 from bib_orchestration.schedules import build_schedules, freshness_policies
@@ -29,17 +30,16 @@ def build_definitions(settings: Settings, *, library: Library | None = None) -> 
         warnings.simplefilter("ignore", dg.BetaWarning)
         warnings.simplefilter("ignore", dg.PreviewWarning)
         policies = freshness_policies(settings, models)
+        tests = read_tests(TESTS_FOLDER)
+        assets = [*corpus_assets(settings), *index_assets(), *query_assets(), *evaluation_assets(settings)]
+        checks = [*corpus_checks(), *index_checks()]
+        jobs, schedules = build_jobs(settings, library), build_schedules(settings, models)
+        _require_names_of_their_own([*models.values(), *tests.values()], [*assets, *checks], jobs, schedules)
         definitions = dg.Definitions(
-            assets=[
-                *corpus_assets(settings),
-                *index_assets(),
-                *query_assets(),
-                *model_assets(settings, models),
-                *evaluation_assets(settings),
-            ],
-            asset_checks=[*corpus_checks(), *sql_checks(read_tests(TESTS_FOLDER), models), *index_checks()],
-            jobs=build_jobs(settings, library),
-            schedules=build_schedules(settings, models),
+            assets=[*assets, *model_assets(settings, models)],
+            asset_checks=[*checks, *sql_checks(tests, models)],
+            jobs=jobs,
+            schedules=schedules,
             resources={"library": library},
             executor=IN_PROCESS,
         )
@@ -48,3 +48,29 @@ def build_definitions(settings: Settings, *, library: Library | None = None) -> 
                 freshness_policy=policies.get(spec.key.to_user_string())
             )
         )
+
+
+def _require_names_of_their_own(
+    files: Iterable[SqlFile],
+    made: Iterable[dg.AssetsDefinition],
+    jobs: Iterable[dg.JobDefinition],
+    schedules: Iterable[dg.ScheduleDefinition],
+) -> None:
+    """Raise ModelError for a SQL file that is called like something else that Dagster knows: it would load
+    nothing, and name no file."""
+    taken = {
+        **{name: "an asset or a check" for each in made for name in _names(each)},
+        **{name: "a job or an op of it" for job in jobs for name in (job.name, *job.graph.node_dict)},
+        **{schedule.job_name: "a job" for schedule in schedules},
+    }
+    for file in files:
+        if file.name in taken:
+            raise ModelError(
+                f"{file.path}: {file.name} is {taken[file.name]} already; give the file another name"
+            )
+        taken[file.name] = "a model or a test"
+
+
+def _names(made: dg.AssetsDefinition) -> set[str]:
+    keys = {key.to_user_string() for key in made.keys}
+    return {made.node_def.name, *keys, *(check.name for check in made.check_specs)}

@@ -3,6 +3,7 @@ the run did. Plots are in `plots`."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +18,26 @@ if TYPE_CHECKING:
     from bib_orchestration.biblioteca.evaluation.gate import Gate
 
 MOST_ROWS = 50
+MOST_COLUMNS = 30
 MOST_CHARS = 300
+# What Markdown takes for more than text: escapes, code, emphasis, links, images, HTML, entities, cells.
+_MARKDOWN = re.compile(r"[\\`*\[\]<&~|]|(?<![^\W_])_|_(?![^\W_])")
 
 
 def table(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, most_chars: int = MOST_CHARS
 ) -> dg.MarkdownMetadataValue:
-    """Rows as a table of at most MOST_ROWS rows; what was left out is said below it.
+    """Rows as a table of at most MOST_ROWS rows and MOST_COLUMNS columns; what was left out is said below it.
 
-    A cell longer than `most_chars` is cut.
+    A cell longer than `most_chars` is cut. Values are shown as they are: what would be Markdown or HTML in them
+    is escaped.
     """
-    lines = [_line(columns, most_chars), _line(["---"] * len(columns), most_chars)]
-    lines += [_line([row.get(column) for column in columns], most_chars) for row in rows[:MOST_ROWS]]
-    left_out = len(rows) - MOST_ROWS
-    return dg.MetadataValue.md("\n".join(lines) + (f"\n\n… and {left_out} more" if left_out > 0 else ""))
+    shown = columns[:MOST_COLUMNS]
+    lines = [_line(shown, most_chars), "| " + " | ".join(["---"] * len(shown)) + " |"]
+    lines += [_line([row.get(column) for column in shown], most_chars) for row in rows[:MOST_ROWS]]
+    left_out = {"more": len(rows) - MOST_ROWS, "columns more": len(columns) - MOST_COLUMNS}
+    said = [f"\n\n… and {count} {what}" for what, count in left_out.items() if count > 0]
+    return dg.MetadataValue.md("\n".join(lines) + "".join(said))
 
 
 def table_schema(name: str, lineage: Mapping[str, Lineage] | None = None) -> dg.TableSchema:
@@ -185,4 +192,4 @@ def _cell(value: Any, most_chars: int) -> str:
         return "no data"
     text = " ".join(str(value).split())
     shown = text if len(text) <= most_chars else text[: most_chars - 1] + "…"
-    return shown.replace("|", "\\|")
+    return _MARKDOWN.sub(r"\\\g<0>", shown)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 # The theme's blue, an orange that the colour-blind tell from it, and a grey for what is left out.
 BLUE, ORANGE, GREY = "#2f6fb0", "#d9822b", "#9aa5b1"
 MOST_BARS = 40
+# Characters that XML, and so a picture, cannot have.
+_NO_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _WIDTH_IN = 7.2
 _LABEL_CHARS = 44
 
@@ -164,5 +167,5 @@ def _legend(axes: Axes) -> None:
 
 
 def _short(label: str) -> str:
-    text = " ".join(label.split()).replace("$", r"\$")
+    text = _NO_XML.sub("\N{REPLACEMENT CHARACTER}", " ".join(label.split())).replace("$", r"\$")
     return text if len(text) <= _LABEL_CHARS else text[: _LABEL_CHARS - 1] + "…"

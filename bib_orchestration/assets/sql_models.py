@@ -34,6 +34,8 @@ MADE_BY = {
     "ab_runs": "retrieval_ab",
     "ab_results": "retrieval_ab",
 }
+# Assets that have a partition a source. A day of a model reads what all sources have now.
+_BY_SOURCE = ("documents", "chunks")
 # Models that belong to a stage of their own.
 _GROUPS = {"unique_chunks": "index", "golden_set": "evaluation"}
 
@@ -52,14 +54,14 @@ def with_models(assets: Iterable[str], models: Mapping[str, SqlModel]) -> tuple[
     """`assets` and the models that follow from them, so that a model that is added is refreshed with what it
     reads.
 
-    A model by day joins only assets that have days too. Models that are a stage of the path of a document or a
-    question are left to whoever names them.
+    A model by day joins every run that has days, whatever it reads, and no other. Models that are a stage of the
+    path of a document or a question are left to whoever names them.
     """
     found = list(assets)
     by_day = any(name in models and models[name].by_day for name in found)
     for model in models.values():
-        follows = set(found) & set(upstream(model, models))
-        if follows and model.name not in (*found, *CORPUS, *EVALUATION) and (by_day or not model.by_day):
+        follows = by_day if model.by_day else bool(set(found) & set(upstream(model, models)))
+        if follows and model.name not in (*found, *CORPUS, *EVALUATION):
             found.append(model.name)
     return tuple(found)
 
@@ -70,10 +72,16 @@ def upstream(model: SqlModel, models: Mapping[str, SqlModel]) -> list[str]:
     return sorted({MADE_BY.get(table, table) for table in model.tables if table in known})
 
 
+def _dependency(asset: str, model: SqlModel) -> dg.AssetDep:
+    if model.by_day and asset in _BY_SOURCE:
+        return dg.AssetDep(asset, partition_mapping=dg.AllPartitionMapping())
+    return dg.AssetDep(asset)
+
+
 def _model_asset(settings: Settings, model: SqlModel, models: Mapping[str, SqlModel]) -> dg.AssetsDefinition:
     @dg.asset(
         name=model.name,
-        deps=upstream(model, models),
+        deps=[_dependency(asset, model) for asset in upstream(model, models)],
         partitions_def=day_partitions(settings) if model.by_day else None,
         backfill_policy=dg.BackfillPolicy.single_run(),
         group_name=_GROUPS.get(model.name, "models"),

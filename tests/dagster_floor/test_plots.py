@@ -64,6 +64,13 @@ def test_text_is_shown_as_it_was_typed() -> None:
     assert "¿cuánto cuesta $5 o 10_000^2 $ y <b>" in text
 
 
+def test_a_question_with_control_characters_leaves_a_picture() -> None:
+    plot = plots.before_and_after(
+        ["a\x00b\x1b[31m\ufffe\udc80"], [2.0], [1.0], names=("whole", "trimmed"), title="T", unit="tokens"
+    )
+    assert "a\ufffdb\ufffd[31m\ufffd\ufffd" in "".join(svg(plot).itertext())
+
+
 def test_a_day_without_a_value_is_a_gap() -> None:
     nothing = plots.lines_by_day([FIRST], {"reduction": [None]}, title="T", unit="%")
     assert svg(nothing) is not None

@@ -24,6 +24,7 @@ ADDED = {
     "long_pages": "-- Pages of many words.\nSELECT\n    path, -- where\n    text.length() AS size\nFROM bib_docs",
     "words": "SELECT path, tokens FROM long_pages JOIN bib_docs USING (path)",
     "asked": "-- partitions: day\nSELECT $day::DATE AS day, count(*) AS n FROM oraculo_queries WHERE ts < $day_end",
+    "pages_then": "-- partitions: day\nSELECT $day AS day, count(*) AS pages FROM bib_docs",
 }
 
 
@@ -68,13 +69,41 @@ def test_models_that_are_added_are_refreshed_by_the_circuits_of_what_they_read(e
     corpus, evaluation = with_models(CORPUS, models), with_models(EVALUATION, models)
     assert {"long_pages", "words", "corpus_health"} <= set(corpus)
     # A model by day has no place in a run of sources.
-    assert "asked" not in corpus
-    assert {"asked", "ab_history", "questions_by_day"} <= set(evaluation)
+    assert not {"asked", "pages_then"} & set(corpus)
+    assert {"asked", "pages_then", "ab_history", "questions_by_day"} <= set(evaluation)
     assert "long_pages" not in evaluation
     # The hourly look at documents does not start to index them.
     assert not {"unique_chunks", "chunk_index"} & set(with_models(("documents", "chunks"), models))
     job = extended.definitions.resolve_job_def("refresh_wiki")
     assert dg.AssetKey("words") in job.asset_layer.executable_asset_keys
+
+
+def test_a_day_of_a_model_reads_what_all_sources_have(extended: Floor) -> None:
+    extended.materialise(ALL)
+    result = extended.materialise(["2025-10-03", "2025-10-04"], ["pages_then"])
+    assert result.success, failures(result)
+    assert [rows for _, rows in extended.rows("FROM pages_then")] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "documents",
+        "retrieval_ab",
+        "refresh_wiki",
+        "search",
+        "embed_question",
+        "vectors_are_sound",
+        "chunks_are_unique",
+    ],
+)
+def test_a_name_that_is_taken_is_refused_with_the_file(floor: Floor, name: str) -> None:
+    """Dagster would load nothing, and name no file."""
+    floor.library.models = {name: SqlModel(name, "SELECT 1 AS a", Path(f"/m/{name}.sql"))} | read_models(
+        MODELS_FOLDER
+    )
+    with pytest.raises(ModelError, match=rf"/{name}\.sql: {name} is .* already; give the file another name"):
+        build_definitions(floor.settings, library=floor.library)
 
 
 def test_a_model_that_is_wrong_fails_its_run_with_file_and_line(extended: Floor, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel
 if TYPE_CHECKING:
     from sqlglot import exp
 
+_LAST_NAME = re.compile(r'(?:"((?:[^"]|"")+)"|([^."]+))\Z')
 _NUMBERED = re.compile(r"_\d+\Z")
 
 # Tables, their columns and the columns' types.
@@ -135,13 +136,24 @@ def _of_column(node: Any, tables: TableColumns) -> Lineage:
         if isinstance(step.source, exp.Table):
             if not step.source.name:
                 return Lineage(unknown="a table function")
-            table, column = step.source.name.lower(), step.name.rpartition(".")[2].strip('"').lower()
-            if column not in {name.lower() for name in tables[table]}:
+            table, column = step.source.name.lower(), _last_name(step.name)
+            named = [name for name in tables[table] if name.lower() == column.lower()]
+            if len(named) != 1:
                 return Lineage(unknown=f"{table} has no column {column} that sqlglot could mean")
-            origins.add(Origin(table, column))
+            origins.add(Origin(table, named[0]))
         elif list(step.expression.find_all(exp.Column)):
             return Lineage(unknown="sqlglot loses it on the way")
     return Lineage(tuple(sorted(origins)))
+
+
+def _last_name(column: str) -> str:
+    """The name of a column, from what SQL calls it.
+
+    >>> _last_name('pages."a.b ""c"" d"')
+    'a.b "c" d'
+    """
+    found = _LAST_NAME.search(column)
+    return (found[1] or found[2]).replace('""', '"') if found else column
 
 
 def _unfollowed_query(tree: exp.Expr) -> str | None:
