@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,30 @@ def test_a_run_that_is_half_written_is_ignored(evaluate: Evaluate, library: Libr
         if name.startswith("."):
             (half / "run.json").write_text('{"run_id"')
     assert load_runs(library.warehouse, library.settings.runs).added == 0
+
+
+def test_a_run_with_a_value_of_another_type_costs_only_itself(evaluate: Evaluate, library: Library) -> None:
+    stored = evaluate().stored
+    for name, file, before, now in [
+        ("count", "results.json", '"questions": ', '"questions": "many", "q": '),
+        ("huge", "results.json", '"questions": ', f'"questions": {2**70}, "q": '),
+        ("text", "run.json", '"golden_hash": ', '"golden_hash": 5, "h": '),
+        ("deep", "run.json", '"run_id": ', f'"deep": {"[" * 100_000}{"]" * 100_000}, "run_id": '),
+    ]:
+        folder = stored.folder.with_name(name)
+        shutil.copytree(stored.folder, folder)
+        text = (folder / file).read_text(encoding="utf-8")
+        assert before in text
+        (folder / file).write_text(text.replace(before, now, 1), encoding="utf-8")
+    shutil.copytree(stored.folder, stored.folder.with_name("sound"))
+    loaded = load_runs(library.warehouse, library.settings.runs)
+    assert loaded.added == 1
+    assert [Path(line.split(": ")[0]).name for line in loaded.unreadable] == ["count", "deep", "huge", "text"]
+    for name in ("count", "huge", "text", "deep", "sound"):
+        shutil.rmtree(stored.folder.with_name(name))
+    with library.warehouse.lock(), library.warehouse.transaction() as connection:
+        connection.execute("DELETE FROM ab_runs WHERE run_id = 'sound'")
+        connection.execute("DELETE FROM ab_results WHERE run_id = 'sound'")
 
 
 def test_a_run_that_cannot_be_written_leaves_nothing(

@@ -19,7 +19,7 @@ from typing import Any
 from bib_orchestration.biblioteca.evaluation.ab_test import AbRun
 from bib_orchestration.biblioteca.evaluation.gate import Gate
 from bib_orchestration.biblioteca.index.generations import Generation
-from bib_orchestration.biblioteca.warehouse.connection import Warehouse, insert_rows
+from bib_orchestration.biblioteca.warehouse.connection import Warehouse, as_table, insert_rows
 
 RESULTS_JSON = "results.json"
 RESULTS_PARQUET = "results.parquet"
@@ -28,6 +28,9 @@ AD_HOC = "adhoc"
 # What `ab_runs` keeps of a run's settings and of its summary.
 _SETTINGS = ("variants", "top_k", "trim_threshold", "trim_window", "ranking", "source_type", "app")
 _FIGURES = ("avg_tokens_baseline", "avg_tokens_trim", "token_reduction_pct", "avg_overlap_vs_baseline")
+
+# What a file that is no run's, or was damaged, may raise; pyarrow's own errors are among them.
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +113,10 @@ def load_runs(warehouse: Warehouse, folder: Path) -> LoadedRuns:
                 continue
             try:
                 row, rows = _run_row(run_id, path.parent), _result_rows(run_id, path.parent)
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                # pyarrow's own errors are ValueErrors.
+                # A value of another type is to cost its own run, not the rows of all.
+                as_table("ab_runs", [row])
+                as_table("ab_results", rows)
+            except _UNREADABLE as error:
                 unreadable.append(f"{path.parent}: {type(error).__name__}: {error}")
             else:
                 runs.append(row)

@@ -262,19 +262,31 @@ def quoted(text: str) -> str:
 
 
 def insert_rows(connection: DuckDBPyConnection, table: str, rows: Sequence[dict[str, Any]]) -> None:
-    """Insert rows into a table of `schema.TABLES`, in one go; a key that is absent becomes NULL."""
-    import pyarrow as pa
+    """Insert rows into a table of `schema.TABLES`, in one go; a key that is absent becomes NULL.
 
+    Raises what `as_table` does.
+    """
     if not rows:
         return
-    columns = TABLES[table]
-    incoming = pa.table(
-        {name: pa.array([row.get(name) for row in rows], _arrow_type(kind)) for name, kind in columns.items()}
-    )
-    connection.register("incoming", incoming)
-    listed = ", ".join(f'"{name}"' for name in columns)
+    connection.register("incoming", as_table(table, rows))
+    listed = ", ".join(f'"{name}"' for name in TABLES[table])
     connection.execute(f"INSERT INTO {table} ({listed}) SELECT {listed} FROM incoming")
     connection.unregister("incoming")
+
+
+def as_table(table: str, rows: Sequence[dict[str, Any]]) -> Any:
+    """Rows as an Arrow table of the columns of one of `schema.TABLES`.
+
+    Raises ValueError, TypeError or OverflowError for a value that is none of its column's type.
+    """
+    import pyarrow as pa
+
+    return pa.table(
+        {
+            name: pa.array([row.get(name) for row in rows], _arrow_type(kind))
+            for name, kind in TABLES[table].items()
+        }
+    )
 
 
 def _arrow_type(kind: str) -> Any:
