@@ -4,7 +4,7 @@ A test that finds bad rows stops what is downstream, unless it only warns: nobod
 is known to be wrong. `sources_were_read` is the other way round: it makes the run red and stops nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import dagster as dg
@@ -12,7 +12,7 @@ import dagster as dg
 from bib_orchestration.assets.sql_models import MADE_BY
 from bib_orchestration.biblioteca.library import Library
 from bib_orchestration.biblioteca.warehouse.sql_models import ModelError, SqlModel, SqlTest
-from bib_orchestration.biblioteca.warehouse.sql_tables import run_test
+from bib_orchestration.biblioteca.warehouse.sql_tables import require_made, run_test
 from bib_orchestration.displays import MOST_ROWS, table
 from bib_orchestration.resources import LibraryResource
 
@@ -101,7 +101,7 @@ def sql_checks(
     tests: Mapping[str, SqlTest], models: Mapping[str, SqlModel]
 ) -> list[dg.AssetChecksDefinition]:
     """A check a SQL test. Raises ModelError for a test of a table that no asset makes."""
-    return [_sql_check(test, _asset_of(test, models)) for test in tests.values()]
+    return [_sql_check(test, _asset_of(test, models), models) for test in tests.values()]
 
 
 def _asset_of(test: SqlTest, models: Mapping[str, SqlModel]) -> str:
@@ -113,7 +113,7 @@ def _asset_of(test: SqlTest, models: Mapping[str, SqlModel]) -> str:
     raise ModelError(f"{test.path}: it checks {test.table!r}, which no asset makes; there are: {known}")
 
 
-def _sql_check(test: SqlTest, asset: str) -> dg.AssetChecksDefinition:
+def _sql_check(test: SqlTest, asset: str, models: Iterable[str]) -> dg.AssetChecksDefinition:
     spec = dg.AssetCheckSpec(
         test.name,
         asset=asset,
@@ -124,6 +124,7 @@ def _sql_check(test: SqlTest, asset: str) -> dg.AssetChecksDefinition:
 
     @dg.multi_asset_check(name=test.name, specs=[spec])
     def check(library: LibraryResource) -> Iterator[dg.AssetCheckResult]:
+        require_made(library.warehouse, test, models)
         report = run_test(library.warehouse, test, most=MOST_ROWS, values=library.sql_values)
         yield dg.AssetCheckResult(
             check_name=test.name,

@@ -15,7 +15,7 @@ from bib_orchestration.assets.model_pages import page_of
 from bib_orchestration.biblioteca.library import Library
 from bib_orchestration.biblioteca.settings import Settings
 from bib_orchestration.biblioteca.warehouse.column_lineage import Lineage, Origin, follow_columns
-from bib_orchestration.biblioteca.warehouse.sql_models import ModelError, SqlModel
+from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel
 from bib_orchestration.biblioteca.warehouse.sql_tables import ModelReport, materialise, table_columns
 from bib_orchestration.circuits import CORPUS, EVALUATION
 from bib_orchestration.displays import column_lineage, column_schema
@@ -41,12 +41,7 @@ _GROUPS = {"unique_chunks": "index", "golden_set": "evaluation"}
 
 
 def model_assets(settings: Settings, models: Mapping[str, SqlModel]) -> list[dg.AssetsDefinition]:
-    """An asset a model. Raises ModelError for one that is called like an asset of ours."""
-    for model in models.values():
-        if model.name in MADE_BY.values():
-            raise ModelError(
-                f"{model.path}: {model.name} is an asset that is no model's; give the file another name"
-            )
+    """An asset a model."""
     return [_model_asset(settings, model, models) for model in models.values()]
 
 

@@ -118,15 +118,6 @@ def test_a_model_that_is_wrong_fails_its_run_with_file_and_line(extended: Floor,
     assert figures(result, "chunk_index")
 
 
-@pytest.mark.parametrize("name", ["documents", "chunk_index", "retrieval_ab"])
-def test_a_model_that_is_called_like_an_asset_is_refused_with_its_file(floor: Floor, name: str) -> None:
-    model = SqlModel(name, "FROM bib_docs", Path(f"/models/{name}.sql"))
-    with pytest.raises(
-        ModelError, match=rf"^/models/{name}\.sql: {name} is an asset that is no model's; give"
-    ):
-        model_assets(floor.settings, {name: model})
-
-
 @pytest.mark.parametrize("by_day", ["golden_set", "retrieval_ab"])
 def test_a_range_the_wrong_way_round_is_no_success(floor: Floor, by_day: str) -> None:
     result = floor.materialise(["2025-10-05", "2025-10-03"], [by_day])

@@ -25,6 +25,7 @@ from bib_orchestration.biblioteca.warehouse.sql_tables import (
     end_of_day,
     materialise,
     query,
+    require_made,
     run_test,
 )
 
@@ -167,6 +168,23 @@ def test_a_column_that_comes_is_null_in_the_other_days_and_one_that_goes_is_gone
     assert materialise(warehouse, changed, day=TUESDAY).wrote is False
     assert materialise(warehouse, changed, day=MONDAY).wrote is True
     assert rows(warehouse) == [(MONDAY, 1, "A"), (TUESDAY, 1, "A")]
+
+
+def test_a_column_that_is_written_in_another_case_keeps_its_values(warehouse):
+    put(warehouse, a=1)
+    materialise(warehouse, by_day("file AS File"), day=MONDAY)
+    materialise(warehouse, by_day("file"), day=TUESDAY)
+    assert list(columns(warehouse)) == ["day", "file"]
+    assert rows(warehouse) == [(MONDAY, "a"), (TUESDAY, "a")]
+
+
+def test_a_model_that_had_no_days_leaves_none_of_its_rows_to_them(warehouse):
+    put(warehouse, a=1)
+    materialise(warehouse, model(COPY))
+    assert materialise(warehouse, by_day(), day=MONDAY).wrote is True
+    assert rows(warehouse) == [(MONDAY, "a", 1)]
+    materialise(warehouse, model(COPY))
+    assert rows(warehouse) == [("a", 1)]
 
 
 @pytest.mark.parametrize(
@@ -511,6 +529,19 @@ def test_what_is_no_file_is_named_and_what_an_editor_leaves_is_none(tmp_path):
     for read in (read_models, read_tests):
         with pytest.raises(ModelError, match=r"a\.sql: cannot be read: Is a directory"):
             read(tmp_path)
+
+
+def test_what_is_left_of_a_model_that_is_gone_is_not_read_as_if_it_were_fresh(warehouse):
+    put(warehouse, a=1)
+    materialise(warehouse, model(COPY, "gone"))
+    reader = model("FROM gone JOIN query_log_files USING (file)")
+    require_made(warehouse, reader, ["gone", "m"])
+    with pytest.raises(
+        ModelError, match=r"/m\.sql: it reads gone, the table of a model that is gone; give it"
+    ):
+        require_made(warehouse, reader, ["m"])
+    # What was never there is for DuckDB to say.
+    require_made(warehouse, model("FROM nowhere, information_schema.tables, 'a.csv'"), ["m"])
 
 
 @pytest.mark.parametrize("name", ["order", "select", "table", "new_rows", "temp"])

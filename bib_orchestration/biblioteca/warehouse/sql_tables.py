@@ -8,13 +8,14 @@ given by the caller.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from bib_orchestration.biblioteca.warehouse.connection import Warehouse
+from bib_orchestration.biblioteca.warehouse.schema import TABLES
 from bib_orchestration.biblioteca.warehouse.sql_models import ModelError, SqlFile, SqlModel, SqlTest
 
 if TYPE_CHECKING:
@@ -188,6 +189,17 @@ def table_exists(connection: DuckDBPyConnection, table: str) -> bool:
     )
 
 
+def require_made(warehouse: Warehouse, file: SqlFile, models: Iterable[str]) -> None:
+    """Raise ModelError for a query that reads what is left of a model that is gone: nobody refreshes it."""
+    with warehouse.read() as connection:
+        for table in sorted(file.tables - {*models, *TABLES}):
+            if table_exists(connection, table):
+                raise ModelError(
+                    f"{file.path}: it reads {table}, the table of a model that is gone; "
+                    f"give it {table}.sql back, or name another table"
+                )
+
+
 def table_columns(connection: DuckDBPyConnection) -> dict[str, dict[str, str]]:
     """The columns of every table of the warehouse and their types, in order."""
     found = connection.sql(
@@ -219,12 +231,17 @@ def _replace(connection: DuckDBPyConnection, table: str, exists: bool, day: date
         return
     present, wanted = _columns(connection, table), _columns(connection, _NEW_ROWS)
     if list(present.items()) != list(wanted.items()):
-        # Days that are not run again keep what the model's new columns can hold of them.
+        # Days that are not run again keep what the model's new columns can hold of them; a name in another case
+        # is the same to DuckDB. Rows of no day are those of a model that had none.
+        kept = {name.lower() for name in present}
         listed = ", ".join(
-            f"{f'TRY_CAST({_name(name)} AS {kind})' if name in present else f'NULL::{kind}'} AS {_name(name)}"
+            f"{f'TRY_CAST({_name(name)} AS {kind})' if name.lower() in kept else f'NULL::{kind}'} AS {_name(name)}"
             for name, kind in wanted.items()
         )
-        connection.execute(f'CREATE OR REPLACE TABLE "{table}" AS SELECT {listed} FROM "{table}"')
+        connection.execute(
+            f'CREATE OR REPLACE TABLE "{table}" AS'
+            f' SELECT * FROM (SELECT {listed} FROM "{table}") WHERE day IS NOT NULL'
+        )
     connection.execute(f'DELETE FROM "{table}" WHERE day = $day', {"day": day})
     connection.execute(f'INSERT INTO "{table}" BY NAME FROM {_NEW_ROWS}')
 
