@@ -39,11 +39,20 @@ def rows(said: Said, asset: str) -> list[list[str]]:
     return [line.split() for line in said.out.split("\n") if line.startswith(f"{asset} ")]
 
 
+def test_a_check_that_only_warns_is_seen_and_fails_nothing(base: Base, bib: Run) -> None:
+    (base.folder / "wiki" / "vacia.md").write_text("---\ntitle: Vacía\n---\n", encoding="utf-8")
+    said = bib(base, "backfill", "--sources", "wiki")
+    assert said.status == 0
+    assert "warned: chunks: documents_have_chunks: 1 rows, which are on its page in the UI" in said.err
+    (base.folder / "wiki" / "vacia.md").unlink()
+    assert "warned" not in bib(base, "backfill", "--sources", "wiki").err
+
+
 def test_lists_make_runs_of_neighbours_and_each_partition_has_its_own_figures(asked: Base, bib: Run) -> None:
     days = f"{LAST},{BEFORE},{AFTER},{LAST}"
     said = bib(asked, "backfill", "--sources", "wiki,docs", "--days", days, "--json")
     assert said.status == 0
-    assert list(said.json) == ["materialised", "failures", "not_made", "left_out", "run_ids"]
+    assert list(said.json) == ["materialised", "failures", "checks", "not_made", "left_out", "run_ids"]
     # One of the sources, one of each day, and one for the models of all days.
     assert len(said.json["run_ids"]) == 5
     documents = partitions(said, "documents")

@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from bib_orchestration.assets.sql_models import MADE_BY, model_assets, upstream, with_models
+from bib_orchestration.assets.sql_models import MADE_BY, upstream, with_models
 from bib_orchestration.biblioteca.library import MODELS_FOLDER
 from bib_orchestration.biblioteca.warehouse.schema import TABLES
 from bib_orchestration.biblioteca.warehouse.sql_models import ModelError, SqlModel, SqlTest, read_models
