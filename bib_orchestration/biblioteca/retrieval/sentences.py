@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
 from typing import Final
 
 from bib_orchestration.biblioteca.retrieval.markdown_blocks import markdown_blocks
@@ -99,14 +98,18 @@ def split_spans(text: str) -> list[tuple[int, int]]:
     """
     spans: list[tuple[int, int]] = []
     for start, end, prose in markdown_blocks(text):
-        block = text[start:end]
-        inner = _prose_spans(block) if prose else ((0, len(block)),)
-        for first, last in inner:
-            unit = block[first:last]
-            head = len(unit) - len(unit.lstrip())
-            size = len(unit.strip())
-            if size:
-                spans.append((start + first + head, start + first + head + size))
+        first, last = start, end
+        while first < last and text[first].isspace():
+            first += 1
+        while first < last and text[last - 1].isspace():
+            last -= 1
+        if first == last:
+            continue  # what is blank to Python, such as a line of no-break spaces, is not so to Markdown
+        if prose:
+            for stop_end, following in _cuts(text[start:end]):
+                spans.append((first, start + stop_end))
+                first = start + following
+        spans.append((first, last))
     return spans
 
 
@@ -119,18 +122,10 @@ def split_sentences(text: str) -> list[str]:
     return [text[start:end] for start, end in split_spans(text)]
 
 
-def _prose_spans(prose: str) -> Iterator[tuple[int, int]]:
-    begin = 0
-    for cut in _cuts(prose):
-        yield begin, cut
-        begin = cut
-    yield begin, len(prose)
-
-
-def _cuts(prose: str) -> list[int]:
-    """Return where sentences but the first begin."""
+def _cuts(prose: str) -> list[tuple[int, int]]:
+    """Return where each sentence but the last ends, and where the one after it begins."""
     stops = [
-        (match.start(), match.end())
+        match
         for match in _STOP.finditer(prose)
         if _opens_sentence(prose, match.end())
         and not _is_abbreviation(prose, match.start(), match.end(1))
@@ -141,11 +136,12 @@ def _cuts(prose: str) -> list[int]:
     kept = []
     enclosed = _Enclosures(prose).ranges()
     nearest = 0
-    for stop, cut in stops:
+    for match in stops:
+        stop = match.start()
         while nearest < len(enclosed) and enclosed[nearest][1] <= stop:
             nearest += 1
         if nearest == len(enclosed) or enclosed[nearest][0] > stop:
-            kept.append(cut)
+            kept.append((match.end(1), match.end()))
     return kept
 
 
