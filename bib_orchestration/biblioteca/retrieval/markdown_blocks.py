@@ -92,6 +92,23 @@ def _lines(text: str) -> tuple[list[str], list[int]]:
     return lines_and_ends[::2], [0, *accumulate(map(len, lines_and_ends[:-1]))][::2]
 
 
+def _only_marks(line: str, marks: str) -> bool:
+    bare = line.strip(" \t")
+    return bare.startswith(marks) and not bare.strip(marks)
+
+
+def _longest_marks_after(lines: list[str]) -> dict[str, list[int]]:
+    """Return, by the mark of a fence, how many stand in the longest run that is alone in a line after each line.
+
+    Looked up instead of looked for, so that a text full of fences that nothing closes takes linear time.
+    """
+    longest = {}
+    for mark in "`~":
+        runs = (len(line.strip(" \t")) if _only_marks(line, mark) else 0 for line in reversed(lines[1:]))
+        longest[mark] = [*accumulate(runs, max, initial=0)][::-1]
+    return longest
+
+
 class _Scanner:
     """The state of the pass: the containers and the leaf left open by the lines read so far."""
 
@@ -107,6 +124,7 @@ class _Scanner:
         self.leaf = NONE
         self.fence_marks = ""
         self.html_end = BLANK_LINE
+        self.longest_after: dict[str, list[int]] | None = None
         self.in_table = False
 
     def run(self) -> None:
@@ -207,7 +225,7 @@ class _Scanner:
         item = ITEM.match(line, mark)
         if item is None or (item[1] is None and RULE.match(line, mark)):
             return None
-        interrupts = self.leaf == PARAGRAPH and matched == len(self.containers)
+        interrupts = self._in_paragraph(matched)
         if interrupts and SETEXT_UNDERLINE.match(line, mark):
             return None
         spaces = indent_at(line, item.end())
@@ -250,6 +268,12 @@ class _Scanner:
             self._take(fresh=False)
             return True
         if self.leaf == HTML and (line[at:].strip(" ") or self.html_end is not BLANK_LINE):
+            # As in `_take_tags`, but closed or not: it ends where its container does.
+            fence = FENCE_OPENING.match(line, at + indent_at(line, at))
+            if fence and self.html_end is BLANK_LINE:
+                self._start_leaf(FENCE, len(self.containers), fresh=True)
+                self.fence_marks = fence[0]
+                return True
             self._take(fresh=False)
             self._end_html(line, at)
             return True
@@ -293,13 +317,38 @@ class _Scanner:
 
     def _take_rest_of_html(self) -> None:
         if self.html_end is BLANK_LINE:
-            last = self.index
-            while last + 1 < len(self.lines) and self.lines[last + 1].strip(" \t"):
-                last += 1
-        else:
-            found = self.html_end.search(self.text, self._end_of(self.index))
-            last = self._line_at(found.start()) if found else len(self.lines) - 1
-        self._take_rest(last)
+            self._take_tags()
+            return
+        found = self.html_end.search(self.text, self._end_of(self.index))
+        self._take_rest(self._line_at(found.start()) if found else len(self.lines) - 1)
+
+    def _take_tags(self) -> None:
+        """Take HTML up to a blank line, but not a fence in it, which is a block of its own as in MDX.
+
+        To CommonMark its marks are text; but it would end the HTML at the first blank line of the code, and
+        read the rest as prose. Nobody wants that cut. A fence that nothing closes is left to CommonMark.
+        """
+        while self.index + 1 < len(self.lines) and self.lines[self.index + 1].strip(" \t"):
+            self.index += 1
+            line = self.lines[self.index].expandtabs(TAB_STOP)
+            fence = FENCE_OPENING.match(line, indent_at(line, 0))
+            closing = self._closing_mark(fence[0]) if fence else None
+            self._take(fresh=closing is not None)
+            if closing is not None:
+                self.index = closing
+                self._take(fresh=False)
+                self.growing = False
+        self._end_leaf()
+
+    def _closing_mark(self, marks: str) -> int | None:
+        """Return the line after this one that closes a fence of `marks` at any indentation, if there is one."""
+        if self.longest_after is None:
+            self.longest_after = _longest_marks_after(self.lines)
+        if self.longest_after[marks[0]][self.index] < len(marks):
+            return None
+        return next(
+            index for index in range(self.index + 1, len(self.lines)) if _only_marks(self.lines[index], marks)
+        )
 
     def _line_at(self, offset: int) -> int:
         return bisect_right(self.starts, offset) - 1
@@ -340,8 +389,10 @@ class _Scanner:
         self._take(fresh=fresh)
 
     def _is_setext(self, line: str, mark: int, matched: int) -> bool:
-        in_paragraph = self.leaf == PARAGRAPH and matched == len(self.containers)
-        return in_paragraph and SETEXT_UNDERLINE.match(line, mark) is not None
+        return self._in_paragraph(matched) and SETEXT_UNDERLINE.match(line, mark) is not None
+
+    def _in_paragraph(self, matched: int) -> bool:
+        return self.leaf == PARAGRAPH and not self.in_table and matched == len(self.containers)
 
     def _take_underline(self) -> None:
         self._take(fresh=False)

@@ -16,7 +16,7 @@ from bib_orchestration.biblioteca.retrieval.markdown_blocks import markdown_bloc
 __all__ = ["SPLITTER_VERSION", "split_sentences", "split_spans"]
 
 # Goes into the key of whatever is stored per sentence: raise it when any text would be split otherwise.
-SPLITTER_VERSION: Final = "1"
+SPLITTER_VERSION: Final = "2"
 
 # An abbreviation is at most this long with what may be glued to it; it bounds the look back.
 LOOK_BACK: Final = 24
@@ -30,17 +30,20 @@ _TITLES = """
     sr sra sres sras srta srtas srtos dña dª mª dr dra dres dras drs prof profa profs mr mrs messrs mme
     mlle lic licda lcdo lcda ldo lda ing arq abg mtro mtra gral cnel tte sgto cmdte cdte alte excmo excma
     excmos ilmo ilma ilmos rvdo rvda rdo mons pbro sto sta stos ntra ntro vda ud uds vd vds hno hna hnos
-    hnas fdo atte phd esq supt st"""
+    hnas fdo atte phd esq supt st pdte pdta exmo exma exmos magfco emmo dtor dtora secr
+    fco fdez glez hdez mtnez rguez d.phil m.phil"""
 _WORKS = """
     art arts núm núms num nums nro nros nº nos pág págs pag pags pp cap caps chap chaps vol vols ed eds
     edit fig figs tabl eq eqs ec ecs secc párr párrs apdo apdos ap tít epígr fasc mss trad coord comp dir
-    impr ilustr cit ibid ibíd íd ídem op loc cfr cf vid viz ref refs sig sigs ss disp adic cód exp const"""
+    impr ilustr cit ibid ibíd íd ídem op loc cfr cf vid viz ref refs sig sigs ss disp adic cód exp const ch
+    chs seq repr illus fra"""
 _PLACES = """
     tel tels tfno telf tlf ext av avda avdas avd ave blvd rd pza plza pl plta ctra cra urb pol ind edif
     esc izq izda izqda dcha dpto depto dept dto prov pcia pdo mun gob ayto admón adm cía cia co corp inc
-    ltd ltda llc bros sdad soc coop assn pvt univ inst intl govt natl asoc fund hosp mt ft"""
+    ltd ltda llc bros sdad soc coop assn pvt univ inst intl govt natl asoc fund hosp mt ft bda gta pso pje
+    teléf hwy rte pkwy"""
 _RUNNING_TEXT = """
-    etc ej p.ej gr vs approx aprox incl excl esp máx mín max ca circa al eg ie resp abrev cte ctes corr
+    etc ej p.ej gr v.gr vs approx aprox incl excl esp máx mín max ca circa al eg ie resp abrev cte ctes corr
     pral pta ptas pts cts dls kgs hab habs tm lb lbs oz hrs"""
 _DATES = """
     ene feb febr abr jun jul sept sep oct nov dic jan apr aug dec lun mié miér jue vie sáb tue tues thu
@@ -49,7 +52,8 @@ _ABBREVIATIONS = frozenset("".join((_TITLES, _WORKS, _PLACES, _RUNNING_TEXT, _DA
 # Abbreviations only when written with a capital: their lower-case twins are words or units.
 _WITH_CAPITAL = """
     Ms Jr Sr Rev Hon Gen Col Capt Cpt Cap Lt Sgt Maj Cmdr Gov Sen Rep Reps Pres Fr Pte Min Mass Pa Va Ill
-    Wash Calif Conn Fla Tex Mich Minn Penn Tenn Ariz Colo Md As Bs Sec PS PD Apt Ste Bldg"""
+    Wash Calif Conn Fla Tex Mich Minn Penn Tenn Ariz Colo Md As Bs Sec PS PD Apt Ste Bldg Ln Sq Mon Wed Sat
+    Atty Assoc Treas"""
 _CAPITALISED = frozenset(_WITH_CAPITAL.split())
 # Words that are months after a figure ("3 mar."), and words of the language elsewhere ("junto al mar.").
 _MONTHS_AFTER_FIGURE = frozenset(("mar", "may", "ago", "set"))
@@ -197,7 +201,9 @@ def _is_abbreviated_word(word: str) -> bool:
 def _depends_on_context(word: str, earlier: list[str], prose: str, stop: int) -> bool:
     lower = word.lower()
     if lower in _MONTHS_AFTER_FIGURE:
-        return bool(earlier) and earlier[-1][-1].isdigit()
+        # "3 mar." and "3 de mar."
+        figure = earlier[-2:-1] if earlier[-1:] == ["de"] else earlier[-1:]
+        return bool(figure) and figure[0][-1].isdigit()
     if lower in _NUMBER_WORDS:
         after = stop + 1
         while prose[after : after + 1].isspace():
