@@ -35,6 +35,7 @@ INDENTED_MARK = re.compile(r"[^\n]\n(?: {4}| {0,3}\t)[ \t]*[>#\-+*=_`~<0-9|]")
 CONTAINER = {"blockquote_open", "list_item_open"}
 FENCE_LINE = re.compile(r"[\s>]*(?:```|~~~)")
 BARE_DEFINITION = re.compile(r"(?m)^ {0,3}\[[^\]]*\]:\s*$")
+ESCAPED_CONTROL = re.compile(r"\\[\0-\x1f\x7f]")
 FOOTNOTE = re.compile(r"\[\^")
 STRUCTURE = re.compile(r" {0,3}(?:[>#<]|```|~~~|(?:[-+*]|[0-9]{1,9}[.)])\s)")
 PIPED_LINE = re.compile(r"(?m)^ {0,3}\|.*\|[ \t]*$")
@@ -61,6 +62,8 @@ def read_otherwise(text: str) -> str:
         return "a mark indented by four ends a paragraph, or goes on with a quote"
     if "]:" in text and kinds & CONTAINER:
         return "no line goes on lazily after a definition"
+    if "]:" in text and ESCAPED_CONTROL.search(text):
+        return "a definition's destination may hold control characters that are escaped"
     if BARE_DEFINITION.search(normal):
         return "a definition over two lines is a paragraph to us"
     if FOOTNOTE.search(text):

@@ -109,8 +109,8 @@ LAST_WORDS = {
         "en": "motor-core.ts|src/main.py|a.py|.env|README",
     },
     "what is closed": {
-        "es": "`código`|[guía](u)|<b>eso</b>|$x$|«eso»|“eso”|(eso)|**eso**|_eso_|~~eso~~|\"eso\"|'eso'|[^1]",
-        "en": "`code`|[guide](u)|<b>it</b>|$x$|“it”|‘it’|(it)|**it**|_it_|~~it~~|\"it\"|'it'|it's|[^1]",
+        "es": "`código`|[guía](u)|<b>eso</b>|$x$|$$$|«eso»|“eso”|(eso)|**eso**|_eso_|~~eso~~|\"eso\"|'eso'|[^1]",
+        "en": "`code`|[guide](u)|<b>it</b>|$x$|$$$|“it”|‘it’|(it)|**it**|_it_|~~it~~|\"it\"|'it'|it's|[^1]",
     },
     "abbreviations without a dot": {"es": "5 cm|120 km/h|n.º 42|art. 5.º|5.º", "en": "5 cm|60 mph|5 ft high|BC|"
     "p 5"},

@@ -182,7 +182,7 @@ def test_never_cut_inside(inside: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "mark", ["(", "[", "{", "«", "“", "`", "``", "$", "*", "**", "_", '"', "'", "<b", "<!--", "\\`"]
+    "mark", ["(", "[", "{", "«", "“", "`", "``", "$", "$$$", "*", "**", "_", '"', "'", "<b", "<!--", "\\`"]
 )
 def test_a_mark_without_partner_encloses_nothing(mark: str) -> None:
     assert split_sentences(f"Una {mark}frase. Otra frase.") == [f"Una {mark}frase.", "Otra frase."]

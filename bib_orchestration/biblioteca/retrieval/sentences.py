@@ -20,6 +20,8 @@ SPLITTER_VERSION: Final = "2"
 
 # An abbreviation is at most this long with what may be glued to it; it bounds the look back.
 LOOK_BACK: Final = 24
+# "$" and "$$" begin and end math; "$$$" is a price in a review.
+MAX_MATH_MARK: Final = 2
 # A tag longer than this is not seen as one; it bounds the work on a text full of `<`.
 MAX_TAG: Final = 1_000
 
@@ -80,7 +82,7 @@ _CODE_NUMBER = re.compile(r"(?:[IVXLCDM]++|[A-Z]-?\d++)(?!\w)")
 # times faster than for alternatives.
 _MARK = re.compile(
     r"""[\\`<*_~$:"'’()\[\]{}«»“”‘‹›](?:"""
-    r"""(?<=\\)[!-/:-@\[-`{-~]|(?<=`)`*+|(?<=<)(?=[A-Za-z/!])|(?<=\*)\**+|(?<=_)_*+|(?<=~)~|(?<=\$)\$?+"""
+    r"""(?<=\\)[!-/:-@\[-`{-~]|(?<=`)`*+|(?<=<)(?=[A-Za-z/!])|(?<=\*)\**+|(?<=_)_*+|(?<=~)~|(?<=\$)\$*+"""
     r"""|(?<=:)//[^\s<>"'`()\[\]{}«»“”*]*+|(?<!\w')(?<=')|(?<=['’])(?!\w)|(?<=["()\[\]{}«»“”‘‹›]))"""
 )
 _BACKTICKS = re.compile(r"`+")
@@ -315,6 +317,8 @@ class _Enclosures:
         elif mark[0] == "_":
             can_open, can_close = can_open and not before.isalnum(), can_close and not after.isalnum()
         elif mark[0] == "$":
+            if len(mark) > MAX_MATH_MARK:
+                return
             can_close = can_close and not after.isdigit()  # "de 5$ a 10$" holds no math, "$5" neither
         if can_close and self.open.get(mark):
             self._close(mark, end)
