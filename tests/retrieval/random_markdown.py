@@ -27,8 +27,8 @@ CONTENTS = st.sampled_from([
     "", "", "", "Uno. Dos", "Uno. Dos", "a. B!", "texto", "etc. Y", "# Uno. Dos", "#", "---", "===", "***", "+++",
     "```", "```", "```py", "````", "~~~", "`a. B`", "<div>", "</div>", "<b>", "<b>Uno. Dos</b>", "<!--", "-->",
     "<!-- a. B -->", "<script>", "</script>", "<?", "?>", "<!X", "<Card", "/>", "a | b\n--- | ---", "a. B | c",
-    "a | b\n:-- | --:\nc. D | e", "| a | b |\n|---|---|\n| c. D | e |", "-", "1.", "=", "a\\", "[a]: /u 'b. C'",
-    "import x from 'y'", "\xa0", "\u2028 Uno", "\x0b", "\0",
+    "*", "2.", "a | b\n:-- | --:\nc. D | e", "| a | b |\n|---|---|\n| c. D | e |", "-", "1.", "=", "a\\",
+    "[a]: /u 'b. C'", "import x from 'y'", "\xa0", "\u2028 Uno", "\x0b", "\0",
 ])
 # fmt: on
 LINE_ENDS = st.sampled_from(["\n", "\n", "\n", "\n\n", "\r\n", "\r"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -31,3 +33,14 @@ def test_no_unit_is_of_two_blocks(text: str) -> None:
     assume(not read_otherwise(text))
     for (start, end), owners in owners_of(text, split_spans(text)):
         assert len(owners) <= 1, (owners, text[start:end])
+
+
+@settings(max_examples=800, suppress_health_check=FILTERS_MUCH)
+@given(JUDGED)
+def test_a_paragraph_is_cut_after_stops_only(text: str) -> None:
+    assume(not read_otherwise(text))
+    # Without units of markers alone, which are no block's: what stands around them is compared.
+    units = [unit for unit in owners_of(text, split_spans(text)) if unit[1]]
+    for ((_, end), before), ((start, _), after) in pairwise(units):
+        if before == after and {kind for kind, _ in filter(None, before)} == {"paragraph_open"}:
+            assert text[end - 1] in ".!?", (text[:end], text[start:])
