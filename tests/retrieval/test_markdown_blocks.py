@@ -27,7 +27,7 @@ def test_no_cut_is_inside_a_block(text: str) -> None:
         assert held, (owner, text[start:end], split_sentences(text))
 
 
-@settings(max_examples=800, suppress_health_check=FILTERS_MUCH)
+@settings(max_examples=1500, suppress_health_check=FILTERS_MUCH)
 @given(JUDGED)
 def test_no_unit_is_of_two_blocks(text: str) -> None:
     assume(not read_otherwise(text))
