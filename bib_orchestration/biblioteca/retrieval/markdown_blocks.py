@@ -283,7 +283,7 @@ class _Scanner:
         mark = at + indent
         if mark >= len(line):
             self._read_bare_markers(matched, fresh)
-        elif indent >= CODE_INDENT and self.leaf != PARAGRAPH:
+        elif indent >= CODE_INDENT and (self.leaf != PARAGRAPH or self.in_table):
             self._start_leaf(CODE, matched, fresh)
         elif indent >= CODE_INDENT or line[mark] not in LEAF_MARKS:
             self._read_text(line, matched, fresh)
