@@ -13,7 +13,7 @@ from typing import Final
 CODE_INDENT: Final = 4
 
 # str.splitlines() would also cut at U+2028, U+0085, \x0b and \x0c, which are no line ends in Markdown.
-LINE = re.compile(r"([^\r\n]*+)(?:\r\n|\n|\r|\Z)")
+LINE_END = re.compile(r"(\r\n|\n|\r)")
 _INDENT = re.compile(r" *+")
 FRONT_MATTER_MARK = re.compile(r"\ufeff?---[ \t]*+\Z")
 FRONT_MATTER_END = re.compile(r"(?:---|\.\.\.)[ \t]*+\Z")
@@ -22,6 +22,10 @@ HEADING = re.compile(r"#{1,6}+(?: |\Z)")
 SETEXT_UNDERLINE = re.compile(r"(?:=++|-++) *+\Z")
 RULE = re.compile(r"([-_*]) *+(?:\1 *+){2,}+\Z")
 ITEM = re.compile(r"(?:[-+*]|([0-9]{1,9})[.)])(?= |\Z)")
+# The first marks of an item, and of every other block that is no paragraph but for quotes and code.
+ITEM_MARKS: Final = "-+*0123456789"
+LEAF_MARKS: Final = "#=-_*`~<"
+
 FENCE_OPENING = re.compile(r"(?:(`{3,}+)(?![^`]*`)|(~{3,}+))")
 
 _ATTRIBUTE = r"""(?:\s++[A-Za-z_:][\w:.-]*+(?:\s*+=\s*+(?:[^"'=<>`\s]++|'[^']*+'|"[^"]*+"))?+)"""
@@ -62,6 +66,8 @@ MODULE_LINE = re.compile(
 # A tag that the first line leaves open, or a first line that a tag begins and ends: JSX that CommonMark,
 # which knows no JSX, reads as a paragraph.
 TAG_LINE = re.compile(r" {0,3}<[A-Za-z/>](?:[^>]*+\Z|.*>\s*+\Z)")
+# One look before the four above: most lines begin like none of them.
+SPECIAL_START = re.compile(r" {0,3}[\[<]|import\s|export\s")
 
 
 def indent_at(line: str, at: int) -> int:

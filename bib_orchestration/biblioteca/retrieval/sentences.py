@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
 from typing import Final
 
 from bib_orchestration.biblioteca.retrieval.markdown_blocks import markdown_blocks
@@ -17,10 +16,12 @@ from bib_orchestration.biblioteca.retrieval.markdown_blocks import markdown_bloc
 __all__ = ["SPLITTER_VERSION", "split_sentences", "split_spans"]
 
 # Goes into the key of whatever is stored per sentence: raise it when any text would be split otherwise.
-SPLITTER_VERSION: Final = "1"
+SPLITTER_VERSION: Final = "2"
 
 # An abbreviation is at most this long with what may be glued to it; it bounds the look back.
 LOOK_BACK: Final = 24
+# "$" and "$$" begin and end math; "$$$" is a price in a review.
+MAX_MATH_MARK: Final = 2
 # A tag longer than this is not seen as one; it bounds the work on a text full of `<`.
 MAX_TAG: Final = 1_000
 
@@ -31,17 +32,20 @@ _TITLES = """
     sr sra sres sras srta srtas srtos dña dª mª dr dra dres dras drs prof profa profs mr mrs messrs mme
     mlle lic licda lcdo lcda ldo lda ing arq abg mtro mtra gral cnel tte sgto cmdte cdte alte excmo excma
     excmos ilmo ilma ilmos rvdo rvda rdo mons pbro sto sta stos ntra ntro vda ud uds vd vds hno hna hnos
-    hnas fdo atte phd esq supt st"""
+    hnas fdo atte phd esq supt st pdte pdta exmo exma exmos magfco emmo dtor dtora secr
+    fco fdez glez hdez mtnez rguez d.phil m.phil"""
 _WORKS = """
     art arts núm núms num nums nro nros nº nos pág págs pag pags pp cap caps chap chaps vol vols ed eds
     edit fig figs tabl eq eqs ec ecs secc párr párrs apdo apdos ap tít epígr fasc mss trad coord comp dir
-    impr ilustr cit ibid ibíd íd ídem op loc cfr cf vid viz ref refs sig sigs ss disp adic cód exp const"""
+    impr ilustr cit ibid ibíd íd ídem op loc cfr cf vid viz ref refs sig sigs ss disp adic cód exp const ch
+    chs seq repr illus fra"""
 _PLACES = """
     tel tels tfno telf tlf ext av avda avdas avd ave blvd rd pza plza pl plta ctra cra urb pol ind edif
     esc izq izda izqda dcha dpto depto dept dto prov pcia pdo mun gob ayto admón adm cía cia co corp inc
-    ltd ltda llc bros sdad soc coop assn pvt univ inst intl govt natl asoc fund hosp mt ft"""
+    ltd ltda llc bros sdad soc coop assn pvt univ inst intl govt natl asoc fund hosp mt ft bda gta pso pje
+    teléf hwy rte pkwy"""
 _RUNNING_TEXT = """
-    etc ej p.ej gr vs approx aprox incl excl esp máx mín max ca circa al eg ie resp abrev cte ctes corr
+    etc ej p.ej gr v.gr vs approx aprox incl excl esp máx mín max ca circa al eg ie resp abrev cte ctes corr
     pral pta ptas pts cts dls kgs hab habs tm lb lbs oz hrs"""
 _DATES = """
     ene feb febr abr jun jul sept sep oct nov dic jan apr aug dec lun mié miér jue vie sáb tue tues thu
@@ -50,7 +54,8 @@ _ABBREVIATIONS = frozenset("".join((_TITLES, _WORKS, _PLACES, _RUNNING_TEXT, _DA
 # Abbreviations only when written with a capital: their lower-case twins are words or units.
 _WITH_CAPITAL = """
     Ms Jr Sr Rev Hon Gen Col Capt Cpt Cap Lt Sgt Maj Cmdr Gov Sen Rep Reps Pres Fr Pte Min Mass Pa Va Ill
-    Wash Calif Conn Fla Tex Mich Minn Penn Tenn Ariz Colo Md As Bs Sec PS PD Apt Ste Bldg"""
+    Wash Calif Conn Fla Tex Mich Minn Penn Tenn Ariz Colo Md As Bs Sec PS PD Apt Ste Bldg Ln Sq Mon Wed Sat
+    Atty Assoc Treas"""
 _CAPITALISED = frozenset(_WITH_CAPITAL.split())
 # Words that are months after a figure ("3 mar."), and words of the language elsewhere ("junto al mar.").
 _MONTHS_AFTER_FIGURE = frozenset(("mar", "may", "ago", "set"))
@@ -77,7 +82,7 @@ _CODE_NUMBER = re.compile(r"(?:[IVXLCDM]++|[A-Z]-?\d++)(?!\w)")
 # times faster than for alternatives.
 _MARK = re.compile(
     r"""[\\`<*_~$:"'’()\[\]{}«»“”‘‹›](?:"""
-    r"""(?<=\\)[!-/:-@\[-`{-~]|(?<=`)`*+|(?<=<)(?=[A-Za-z/!])|(?<=\*)\**+|(?<=_)_*+|(?<=~)~|(?<=\$)\$?+"""
+    r"""(?<=\\)[!-/:-@\[-`{-~]|(?<=`)`*+|(?<=<)(?=[A-Za-z/!])|(?<=\*)\**+|(?<=_)_*+|(?<=~)~|(?<=\$)\$*+"""
     r"""|(?<=:)//[^\s<>"'`()\[\]{}«»“”*]*+|(?<!\w')(?<=')|(?<=['’])(?!\w)|(?<=["()\[\]{}«»“”‘‹›]))"""
 )
 _BACKTICKS = re.compile(r"`+")
@@ -99,14 +104,18 @@ def split_spans(text: str) -> list[tuple[int, int]]:
     """
     spans: list[tuple[int, int]] = []
     for start, end, prose in markdown_blocks(text):
-        block = text[start:end]
-        inner = _prose_spans(block) if prose else ((0, len(block)),)
-        for first, last in inner:
-            unit = block[first:last]
-            head = len(unit) - len(unit.lstrip())
-            size = len(unit.strip())
-            if size:
-                spans.append((start + first + head, start + first + head + size))
+        first, last = start, end
+        while first < last and text[first].isspace():
+            first += 1
+        while first < last and text[last - 1].isspace():
+            last -= 1
+        if first == last:
+            continue  # what is blank to Python, such as a line of no-break spaces, is not so to Markdown
+        if prose:
+            for stop_end, following in _cuts(text[start:end]):
+                spans.append((first, start + stop_end))
+                first = start + following
+        spans.append((first, last))
     return spans
 
 
@@ -119,18 +128,10 @@ def split_sentences(text: str) -> list[str]:
     return [text[start:end] for start, end in split_spans(text)]
 
 
-def _prose_spans(prose: str) -> Iterator[tuple[int, int]]:
-    begin = 0
-    for cut in _cuts(prose):
-        yield begin, cut
-        begin = cut
-    yield begin, len(prose)
-
-
-def _cuts(prose: str) -> list[int]:
-    """Return where sentences but the first begin."""
+def _cuts(prose: str) -> list[tuple[int, int]]:
+    """Return where each sentence but the last ends, and where the one after it begins."""
     stops = [
-        (match.start(), match.end())
+        match
         for match in _STOP.finditer(prose)
         if _opens_sentence(prose, match.end())
         and not _is_abbreviation(prose, match.start(), match.end(1))
@@ -141,11 +142,12 @@ def _cuts(prose: str) -> list[int]:
     kept = []
     enclosed = _Enclosures(prose).ranges()
     nearest = 0
-    for stop, cut in stops:
+    for match in stops:
+        stop = match.start()
         while nearest < len(enclosed) and enclosed[nearest][1] <= stop:
             nearest += 1
         if nearest == len(enclosed) or enclosed[nearest][0] > stop:
-            kept.append(cut)
+            kept.append((match.end(1), match.end()))
     return kept
 
 
@@ -201,7 +203,9 @@ def _is_abbreviated_word(word: str) -> bool:
 def _depends_on_context(word: str, earlier: list[str], prose: str, stop: int) -> bool:
     lower = word.lower()
     if lower in _MONTHS_AFTER_FIGURE:
-        return bool(earlier) and earlier[-1][-1].isdigit()
+        # "3 mar." and "3 de mar."
+        figure = earlier[-2:-1] if earlier[-1:] == ["de"] else earlier[-1:]
+        return bool(figure) and figure[0][-1].isdigit()
     if lower in _NUMBER_WORDS:
         after = stop + 1
         while prose[after : after + 1].isspace():
@@ -313,6 +317,8 @@ class _Enclosures:
         elif mark[0] == "_":
             can_open, can_close = can_open and not before.isalnum(), can_close and not after.isalnum()
         elif mark[0] == "$":
+            if len(mark) > MAX_MATH_MARK:
+                return
             can_close = can_close and not after.isdigit()  # "de 5$ a 10$" holds no math, "$5" neither
         if can_close and self.open.get(mark):
             self._close(mark, end)
