@@ -225,20 +225,20 @@ class TestWhatHasNoVectorOfItsOwn:
         self, home: Home, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for module in (sync, sync.stored_rows):
-            monkeypatch.setattr(module, "LEXICAL_VERSION", "2")
+            monkeypatch.setattr(module, "LEXICAL_VERSION", "another")
         monkeypatch.setattr(sync.stored_rows, "stems", lambda text, language: ["raíz"])
         with home.embedding():
             assert home.sync() == IndexReport(home.store.current().table, 2, updated=2)
         assert [row["stems"] for row in home.rows()] == ["raíz\nraíz\nraíz"] * 2
-        assert home.store.current().lexical == "2"
+        assert home.store.current().lexical == "another"
 
     @pytest.fixture
     def other_splitter(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Version 2 of a splitter by which each text is one sentence."""
+        """Another version of a splitter, by which each text is one sentence."""
         from bib_orchestration.biblioteca.index import sentence_vectors, stored_rows
 
         for module in (sync, stored_rows):
-            monkeypatch.setattr(module, "SPLITTER_VERSION", "2")
+            monkeypatch.setattr(module, "SPLITTER_VERSION", "another")
         for module in (sentence_vectors, stored_rows):
             monkeypatch.setattr(module, "split_spans", lambda text: [(0, len(text))])
 
@@ -251,7 +251,7 @@ class TestWhatHasNoVectorOfItsOwn:
             report = home.sync()
         assert report == IndexReport(report.generation, 2, updated=2, texts=2)
         assert {row["content_id"]: row["vector"] for row in home.rows()} == before
-        assert home.store.current().splitter == "2"
+        assert home.store.current().splitter == "another"
         assert_like_built_anew(home, tmp_path / "fresh")
 
     def test_splitter_version_goes_on_where_a_failure_stopped_it(
