@@ -48,7 +48,7 @@ ui: setup
 	  $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 screenshots: setup
 	BIB_SCREENSHOTS=docs/screenshots $(BIN)/python -m pytest tests/browser

@@ -371,7 +371,7 @@ def test_the_shipped_files_load_strictly(shipped: str) -> None:
 def test_the_sample_covers_the_types_of_source_and_begins_with_its_oldest_question() -> None:
     sample = load_settings(ROOT / "sample" / "bib.toml", environ={})
     assert {source.source_type for source in sample.sources} == {"wiki", "docs", "session", "method"}
-    assert sample.evaluation.first_day == date(2026, 10, 1)
+    assert sample.evaluation.first_day == date(2026, 9, 2)
 
 
 def test_an_unknown_source_is_told_with_those_that_there_are(config: Path) -> None:
