@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,8 @@ from bib_orchestration.biblioteca.index.embedders import Embedder, embed_checked
 from bib_orchestration.biblioteca.retrieval.sentences import split_spans
 
 Spans = list[tuple[int, int]]
+Sentences = Mapping[str, NDArray[np.float16]]
+_NONE: Sentences = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +41,17 @@ class Embedded:
     sentence_vectors: NDArray[np.float16]
 
 
-def embed_contents(embedder: Embedder, contents: Sequence[Content]) -> tuple[list[Embedded], int]:
+def embed_contents(
+    embedder: Embedder, contents: Sequence[Content], known: Sentences = _NONE
+) -> tuple[list[Embedded], int]:
     """The vectors of each content, and how many texts were given to the model for them.
 
-    A sentence that stands in several of the contents is given once.
+    A sentence that stands in several of the contents is given once, and one that is `known` (its vector by its
+    text) not at all.
     """
     whole = [embedded_text(content.title, content.heading_path, content.text) for content in contents]
     vectors = embed_checked(embedder, whole)
-    of_sentences, texts = embed_sentences(embedder, [content.text for content in contents])
+    of_sentences, texts = embed_sentences(embedder, [content.text for content in contents], known)
     embedded = [
         Embedded(vector, spans, sentences)
         for vector, (spans, sentences) in zip(vectors, of_sentences, strict=True)
@@ -55,20 +60,26 @@ def embed_contents(embedder: Embedder, contents: Sequence[Content]) -> tuple[lis
 
 
 def embed_sentences(
-    embedder: Embedder, texts: Sequence[str]
+    embedder: Embedder, texts: Sequence[str], known: Sentences = _NONE
 ) -> tuple[list[tuple[Spans, NDArray[np.float16]]], int]:
-    """The spans and vectors of the sentences of each text, and how many texts the model was given."""
+    """The spans and vectors of the sentences of each text, and how many texts the model was given: those that
+    are not `known`, each once."""
     spans = [split_spans(text) for text in texts]
     places: dict[str, int] = {}
     for text, own in zip(texts, spans, strict=True):
         for start, end in own:
             places.setdefault(text[start:end], len(places))
-    vectors = embed_checked(embedder, list(places)).astype(np.float16)
+    new = [sentence for sentence in places if sentence not in known]
+    vectors = np.empty((len(places), embedder.card.dimension), np.float16)
+    vectors[[places[sentence] for sentence in new]] = embed_checked(embedder, new)
+    for sentence, place in places.items():
+        if sentence in known:
+            vectors[place] = known[sentence]
     of_sentences = [
         (own, vectors[[places[text[start:end]] for start, end in own]])
         for text, own in zip(texts, spans, strict=True)
     ]
-    return of_sentences, len(places)
+    return of_sentences, len(new)
 
 
 def to_bytes(vectors: NDArray[np.float16]) -> bytes:
