@@ -15,7 +15,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from bib_orchestration.biblioteca.settings import Settings, SettingsError, load_settings
+from bib_orchestration.biblioteca.settings import TRIM_MODES, Settings, SettingsError, load_settings
 from bib_orchestration.circuits import check_names
 
 DONE, FAILED, WRONG = 0, 1, 2
@@ -96,8 +96,15 @@ def _command(
 def _retrieval_options(command: argparse.ArgumentParser) -> None:
     """What a search and an evaluation have in common; bib.toml's settings are the defaults."""
     command.add_argument("--top-k", type=_positive, metavar="N", help="chunks a question")
+    command.add_argument("--trim-mode", choices=TRIM_MODES, help="how the sentences that matter are told")
     command.add_argument(
-        "--threshold", type=_cosine, metavar="COSINE", help="cosine from which a sentence stays"
+        "--threshold", type=_cosine, metavar="COSINE", help="cosine from which a sentence stays (mode cosine)"
+    )
+    command.add_argument(
+        "--min-sentences",
+        type=_count,
+        metavar="N",
+        help="kept of each chunk at the least; with 0 whole chunks may go",
     )
     command.add_argument("--window", type=_count, metavar="N", help="neighbours kept on either side")
     command.add_argument("--source-type", metavar="TYPE", help="only chunks of such sources")
@@ -157,7 +164,9 @@ def _search(parsed: argparse.Namespace, settings: Settings) -> int:
     asked = {
         "ranking": parsed.ranking,
         "trim": parsed.trim,
+        "trim_mode": parsed.trim_mode,
         "trim_threshold": parsed.threshold,
+        "trim_min_sentences": parsed.min_sentences,
         "trim_window": parsed.window,
     }
     options = replace(
@@ -218,7 +227,9 @@ def _eval(parsed: argparse.Namespace, settings: Settings) -> int:
         settings,
         variants=tuple(parsed.variants.split(",")) if parsed.variants else None,
         top_k=parsed.top_k,
+        trim_mode=parsed.trim_mode,
         trim_threshold=parsed.threshold,
+        trim_min_sentences=parsed.min_sentences,
         trim_window=parsed.window,
         source_type=parsed.source_type,
         app=parsed.app,
