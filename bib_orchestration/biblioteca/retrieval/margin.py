@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,6 @@ from numpy.typing import NDArray
 from bib_orchestration.biblioteca.retrieval.chunk import Origin, Question, RetrievedChunk
 from bib_orchestration.biblioteca.retrieval.lexical import Bm25, question_stems, saturated, stems
 
-CHUNK_COSINE_WEIGHT = 0.5
-NEIGHBOUR_WEIGHT = 0.5
 # What the mean is scaled to: the sum of the weights that margins were first measured with.
 SCALE = 3.0
 # The share of a question's words, each counted by its idf, from which words weigh in full.
@@ -36,11 +35,28 @@ WELL_KNOWN = 0.8
 Scores = NDArray[np.float64]
 
 
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What counts how much beside a sentence's own cosine, which counts 1; those of words are times w.
+
+    words: its BM25. chunk_cosine, chunk_words: those of its chunk. neighbour: the better of the two beside it.
+    """
+
+    words: float = 1.0
+    chunk_cosine: float = 0.5
+    chunk_words: float = 1.0
+    neighbour: float = 0.5
+
+
+WEIGHTS = Weights()
+
+
 def margin_scores(
     question: Question,
     chunks: Sequence[RetrievedChunk],
     cosines: NDArray[np.floating],
     candidates: NDArray[np.bool_],
+    weights: Weights = WEIGHTS,
 ) -> Scores:
     """The score of each sentence of all chunks, in their order; -inf of those that are no candidates.
 
@@ -49,20 +65,20 @@ def margin_scores(
     """
     of_chunk = np.repeat(np.arange(len(chunks)), [len(chunk.spans) for chunk in chunks])
     chunk_cosines = np.array([chunk.cosine for chunk in chunks])[of_chunk]
-    parts: list[tuple[float, NDArray[np.floating]]] = [(1.0, cosines), (CHUNK_COSINE_WEIGHT, chunk_cosines)]
+    parts: list[tuple[float, NDArray[np.floating]]] = [(1.0, cosines), (weights.chunk_cosine, chunk_cosines)]
     origin = next((chunk.origin for chunk in chunks if chunk.origin is not None), None)
     if origin is not None:
         idf = _idf(question, origin)
         weight = word_weight(idf, origin.lexical)
         if weight:
-            parts.append((weight, _bm25_of_sentences(chunks, origin, idf)))
-            parts.append((weight, _bm25_of_chunks(chunks, origin, idf)[of_chunk]))
+            parts.append((weight * weights.words, _bm25_of_sentences(chunks, origin, idf)))
+            parts.append((weight * weights.chunk_words, _bm25_of_chunks(chunks, origin, idf)[of_chunk]))
     total = sum(weight for weight, _ in parts)
     own = np.zeros(len(cosines))
     for weight, values in parts:
         own += SCALE * weight / total * _standardised(values, candidates)
     own[~candidates] = -np.inf
-    return own + NEIGHBOUR_WEIGHT * _best_neighbour(own, of_chunk)
+    return own + weights.neighbour * _best_neighbour(own, of_chunk)
 
 
 def word_weight(idf: Mapping[str, float], lexical: Bm25) -> float:
