@@ -479,6 +479,13 @@ def documentation(data: Path) -> None:
         f"({calibration.alone:.3f} of sentences alone).\n\n"
         "| mode | tokens saved | quotes kept |\n|---|---|---|"
     )
+    for count in range(1, TOP_K):
+        tokens = sum(sum(chunk.tokens for chunk in found.chunks[:count]) for _, found, *_ in cases)
+        before = sum(found.tokens_before for _, found, *_ in cases)
+        kept = sum(
+            any(c.content_id in holders for c in found.chunks[:count]) for _, found, _, holders in cases
+        )
+        print(f"| the first {count}, whole | {1 - tokens / before:.1%} | {kept} of {counted} |")
     for name, options in {
         "cosine, 0.38, window 0": replace(HYBRID),
         "cosine, 0.38, window 1": replace(HYBRID, trim_window=1),
