@@ -281,7 +281,7 @@ class TestWhatStaysTogether:
         [
             # The heading of a joined section is what the question is nearest to.
             ("Nada.\n\n## Turnos\n\nDe 8 a 3. Otro.", [0, 0.9, 0.5, 0], "## Turnos\n\nDe 8 a 3."),
-            ("<Nota>\n\nDe 8 a 3.\n\n</Nota>", [0.9, 0.5, 0.9], "De 8 a 3."),
+            ("<Nota>\n\nDe 8 a 3. Otro.\n\n</Nota>", [0.9, 0.5, 0, 0.9], "De 8 a 3."),
             ("A ver.\n\n| a | b |\n|---|---|\n| 1 | 2 |", [0, 0, 0, 0.9], "| a | b |\n|---|---|\n| 1 | 2 |"),
             ("A ver.\n\n- uno\n- dos\n\nFin.", [0, 0, 0.9, 0], "- uno\n- dos"),
         ],

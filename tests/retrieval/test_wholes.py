@@ -85,7 +85,10 @@ class TestHeadings:
         assert completed("Turno\n=====\n\nUno. Dos.", "Dos.") == ["Turno\n=====", "Dos."]
 
     def test_at_the_end_of_a_chunk_they_go(self) -> None:
-        assert completed("Uno.\n\n## A", "Uno.") == ["Uno."]
+        assert completed("Uno. Dos.\n\n## A", "Dos.") == ["Dos."]
+
+    def test_nothing_goes_where_nothing_that_speaks_does(self) -> None:
+        assert completed("<div>\n\nUno.\n\n## A", "Uno.") == ["<div>", "Uno.", "## A"]
 
     def test_alone_in_a_chunk_they_stay(self) -> None:
         assert completed("## A", "## A") == ["## A"]
@@ -138,7 +141,7 @@ def test_what_is_completed_needs_nothing_more(text: str, data: st.DataObject) ->
     assert bool(kept) == bool(wanted)
     for number in kept:
         assert set(wholes.whole[number]) <= set(kept)
-    if any(wholes.speaks[number] for number in range(len(spans))) and kept:
+    if any(wholes.speaks) and len(kept) < len(spans):
         for number in kept:
             if wholes.is_heading[number]:
                 below = next(

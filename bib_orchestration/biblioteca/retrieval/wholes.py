@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from bib_orchestration.biblioteca.retrieval.markdown_syntax import (
     DEFINITION,
     FENCE_OPENING,
+    FRONT_MATTER_MARK,
     HEADING,
     ITEM,
     MODULE_LINE,
@@ -47,7 +48,7 @@ class Wholes:
         """`kept`, in order, with all that it must not be torn from, and without what must not stand alone.
 
         A table or list stays whole. A heading stays when something of its section does, and only then; a bare
-        tag, a rule or an import only between neighbours that stay. Where nothing else is in a chunk, they do.
+        tag, a rule or an import only between neighbours that stay. Where nothing is cut that speaks, nothing is.
         """
         wanted = set(kept)
         stays = {other for number in wanted for other in self.whole[number]}
@@ -57,11 +58,9 @@ class Wholes:
             spoken = {other for number in sorted(wanted)[:1] for other in self._nearest(number)}
         if not spoken:
             return sorted(wanted)
-        result = set(spoken)
-        for number in range(len(self.speaks)):
-            if self.is_heading[number] and any(other in spoken for other in self._section(number)):
-                result.add(number)
-        return sorted(result | self._between(result))
+        if len(spoken) == sum(self.speaks):
+            return list(range(len(self.speaks)))
+        return sorted(spoken | self._headings_of(spoken) | self._between(spoken))
 
     def _nearest(self, number: int) -> range | tuple[()]:
         below = (other for other in range(number, len(self.speaks)) if self.speaks[other])
@@ -69,35 +68,34 @@ class Wholes:
         found = next(below, next(above, None))
         return () if found is None else self.whole[found]
 
-    def _section(self, heading: int) -> range:
-        """What stands below a heading, up to the next one."""
-        first = heading + 1
-        while first < len(self.is_heading) and self.is_heading[first]:
-            first += 1
-        end = first
-        while end < len(self.is_heading) and not self.is_heading[end]:
-            end += 1
-        return range(first, end)
+    def _headings_of(self, spoken: set[int]) -> set[int]:
+        """The headings of sections of which something stays, each with those right above it."""
+        found: set[int] = set()
+        is_alive = False
+        for number in reversed(range(len(self.speaks))):
+            if self.is_heading[number]:
+                if is_alive:
+                    found.add(number)
+                is_alive = is_alive and number > 0 and self.is_heading[number - 1]
+            else:
+                is_alive = is_alive or number in spoken
+        return found
 
-    def _between(self, stays: set[int]) -> set[int]:
-        """Mute spans with something that stays on either side: a gap mark in their place would say less."""
+    def _between(self, spoken: set[int]) -> set[int]:
+        """Mute spans between two that stay: a gap mark in their place would say less."""
         between: set[int] = set()
-        for number, speaks in enumerate(self.speaks):
-            if speaks or self.is_heading[number]:
+        run: list[int] = []
+        follows_one_that_stays = False
+        for number in range(len(self.speaks)):
+            if not self.speaks[number] and not self.is_heading[number]:
+                run.append(number)
                 continue
-            first = last = number
-            while first > 0 and first - 1 not in stays and not self._speaks_or_heads(first - 1):
-                first -= 1
-            while (
-                last + 1 < len(self.speaks) and last + 1 not in stays and not self._speaks_or_heads(last + 1)
-            ):
-                last += 1
-            if first - 1 in stays and last + 1 in stays:
-                between.add(number)
+            stays = number in spoken
+            if stays and follows_one_that_stays:
+                between.update(run)
+            run = []
+            follows_one_that_stays = stays
         return between
-
-    def _speaks_or_heads(self, number: int) -> bool:
-        return self.speaks[number] or self.is_heading[number]
 
 
 def wholes_of(text: str, spans: Sequence[tuple[int, int]]) -> Wholes:
@@ -135,8 +133,11 @@ def _is_heading(unit: str) -> bool:
     if HEADING.match(unit):
         return True
     lines = _LINE_BREAK.split(unit)
-    # A rule under a table's row or a list is none.
-    return len(lines) > 1 and bool(SETEXT_UNDERLINE.match(lines[-1].strip())) and not ITEM.match(unit)
+    underlined = len(lines) > 1 and SETEXT_UNDERLINE.match(lines[-1].strip())
+    # A rule at the end of a list, of code that is not closed, or of front matter underlines nothing.
+    return bool(underlined) and not any(
+        pattern.match(lines[0]) for pattern in (ITEM, FENCE_OPENING, FRONT_MATTER_MARK)
+    )
 
 
 def _is_mute(unit: str) -> bool:
