@@ -61,6 +61,16 @@ class TestThreshold:
         assert made.questions == 0
         assert made.highest < 0.9
 
+    def test_sentences_that_stand_in_keep_more_than_they_would_by_the_same_percentile(self) -> None:
+        made = calibrate(QUESTIONS[:0], CONTENTS, of=100)
+        assert made is not None
+        sentences = np.concatenate(CONTENTS)
+        numbers = np.repeat(np.arange(len(CONTENTS)), [len(vectors) for vectors in CONTENTS])
+        first = np.flatnonzero(np.diff(numbers, prepend=-1))
+        cosines = sentences[first] @ sentences.T
+        of_others = cosines[numbers[first][:, None] != numbers]
+        assert made.alone == pytest.approx(np.percentile(of_others, 80), abs=1e-4)
+
     @pytest.mark.parametrize("contents", [[], [np.empty((0, 32), np.float32)]])
     def test_without_sentences_there_is_none(self, contents: list[Any]) -> None:
         assert calibrate(QUESTIONS, contents, of=0) is None
