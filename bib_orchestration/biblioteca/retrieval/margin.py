@@ -17,7 +17,6 @@ The weights were chosen on halves of XQuAD's articles and hold on the other halv
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -71,8 +70,9 @@ def margin_scores(
         idf = _idf(question, origin)
         weight = word_weight(idf, origin.lexical)
         if weight:
-            parts.append((weight * weights.words, _bm25_of_sentences(chunks, origin, idf)))
-            parts.append((weight * weights.chunk_words, _bm25_of_chunks(chunks, origin, idf)[of_chunk]))
+            of_sentences, of_chunks = _bm25(chunks, origin, idf)
+            parts.append((weight * weights.words, of_sentences))
+            parts.append((weight * weights.chunk_words, of_chunks[of_chunk]))
     total = sum(weight for weight, _ in parts)
     own = np.zeros(len(cosines))
     for weight, values in parts:
@@ -91,21 +91,43 @@ def _idf(question: Question, origin: Origin) -> dict[str, float]:
     return {stem: origin.lexical.idf(stem) for stem in question_stems(question.text, origin.languages)}
 
 
-def _bm25_of_sentences(chunks: Sequence[RetrievedChunk], origin: Origin, idf: Mapping[str, float]) -> Scores:
-    sentences = [line.split() for chunk in chunks for line in _stem_lines(chunk, origin)[1:]]
-    mean = sum(map(len, sentences)) / max(len(sentences), 1)
-    return np.array([_bm25(sentence, idf, mean) for sentence in sentences])
+def _bm25(
+    chunks: Sequence[RetrievedChunk], origin: Origin, idf: Mapping[str, float]
+) -> tuple[Scores, Scores]:
+    """BM25 of each sentence of all chunks, and of each chunk, headings included."""
+    lines = [[_Counted(line.split(), idf) for line in _stem_lines(chunk, origin)] for chunk in chunks]
+    sentences = [line for each in lines for line in each[1:]]
+    mean = sum(sentence.length for sentence in sentences) / max(len(sentences), 1)
+    return (
+        np.array([sentence.score(idf, mean) for sentence in sentences]),
+        np.array([_joined(each).score(idf, origin.lexical.mean_length) for each in lines]),
+    )
 
 
-def _bm25_of_chunks(chunks: Sequence[RetrievedChunk], origin: Origin, idf: Mapping[str, float]) -> Scores:
-    mean = origin.lexical.mean_length
-    return np.array([_bm25(" ".join(_stem_lines(chunk, origin)).split(), idf, mean) for chunk in chunks])
+class _Counted:
+    """How often each of some stems stands in a text, and how long it is."""
+
+    __slots__ = ("counts", "length")
+
+    def __init__(self, words: Sequence[str], wanted: Mapping[str, float]) -> None:
+        self.length = len(words)
+        # In the order of `wanted`, so that sums are the same on each run.
+        self.counts = {stem: count for stem in wanted if (count := words.count(stem))}
+
+    def score(self, idf: Mapping[str, float], mean_length: float) -> float:
+        terms = (
+            idf[stem] * saturated(count, self.length, mean_length) for stem, count in self.counts.items()
+        )
+        return float(sum(terms))
 
 
-def _bm25(words: Sequence[str], idf: Mapping[str, float], mean_length: float) -> float:
-    counts = Counter(word for word in words if word in idf)
-    terms = (idf[stem] * saturated(count, len(words), mean_length) for stem, count in counts.items())
-    return float(sum(terms))
+def _joined(lines: Sequence[_Counted]) -> _Counted:
+    whole = _Counted((), {})
+    for line in lines:
+        whole.length += line.length
+        for stem, count in line.counts.items():
+            whole.counts[stem] = whole.counts.get(stem, 0) + count
+    return whole
 
 
 def _stem_lines(chunk: RetrievedChunk, origin: Origin) -> Sequence[str]:
