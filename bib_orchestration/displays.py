@@ -15,6 +15,7 @@ from bib_orchestration.biblioteca.warehouse.schema import NOTES, TABLES
 
 if TYPE_CHECKING:
     from bib_orchestration.biblioteca.evaluating import Evaluation
+    from bib_orchestration.biblioteca.evaluation.ab_test import AbSettings
     from bib_orchestration.biblioteca.evaluation.gate import Gate
 
 MOST_ROWS = 50
@@ -171,13 +172,12 @@ def _tokens_per_question(evaluation: Evaluation) -> dict[str, dg.MarkdownMetadat
     if not pairs:
         return {}
     questions, before, after = zip(*pairs, strict=True)
-    settings = evaluation.run.settings
     plot = plots.before_and_after(
         questions,
         before,
         after,
         names=("whole chunks", "trimmed"),
-        title=f"Tokens per question (threshold {settings.trim_threshold:g}, window {settings.trim_window})",
+        title=f"Tokens per question ({_trimming(evaluation.run.settings)})",
         unit="tokens",
     )
     return {"tokens_per_question": plot}
@@ -193,3 +193,10 @@ def _cell(value: Any, most_chars: int) -> str:
     text = " ".join(str(value).split())
     shown = text if len(text) <= most_chars else text[: most_chars - 1] + "…"
     return _MARKDOWN.sub(r"\\\g<0>", shown)
+
+
+def _trimming(settings: AbSettings) -> str:
+    threshold = (
+        f"threshold {settings.trim_threshold:g}" if settings.trim_mode == "cosine" else settings.trim_mode
+    )
+    return f"{threshold}, window {settings.trim_window}"

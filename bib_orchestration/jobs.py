@@ -44,6 +44,7 @@ def build_jobs(settings: Settings, library: Library) -> list[dg.JobDefinition]:
                 "retrieve_chunks": RetrieveConfig(top_k=retrieval.top_k, ranking=retrieval.ranking),
                 "trim_context": TrimConfig(
                     trim=retrieval.trim,
+                    trim_mode=retrieval.trim_mode,
                     trim_threshold=retrieval.trim_threshold,
                     trim_min_sentences=retrieval.trim_min_sentences,
                     trim_window=retrieval.trim_window,
@@ -60,6 +61,7 @@ def build_jobs(settings: Settings, library: Library) -> list[dg.JobDefinition]:
             ops={
                 "evaluate_retrieval": EvalConfig(
                     top_k=evaluation.top_k,
+                    trim_mode=evaluation.trim_mode,
                     trim_threshold=evaluation.trim_threshold,
                     trim_window=evaluation.trim_window,
                 )

@@ -9,6 +9,7 @@ from dataclasses import replace
 import dagster as dg
 
 from bib_orchestration.biblioteca.retrieval.chunk import Filters, Question, Retrieval, RetrievalOptions
+from bib_orchestration.biblioteca.settings import TRIM_MODES
 from bib_orchestration.displays import evaluation_metadata, table
 from bib_orchestration.resources import LibraryResource
 
@@ -32,6 +33,7 @@ class TrimConfig(dg.Config):
     """Whether and how chunks are trimmed; what is not given is as bib.toml says."""
 
     trim: bool | None = None
+    trim_mode: str | None = None
     trim_threshold: float | None = None
     trim_min_sentences: int | None = None
     trim_window: int | None = None
@@ -44,7 +46,9 @@ class EvalConfig(dg.Config):
     questions: list[str] | None = None
     variants: list[str] = ["baseline", "trim"]  # noqa: RUF012 (Dagster copies defaults)
     top_k: int | None = None
+    trim_mode: str | None = None
     trim_threshold: float | None = None
+    trim_min_sentences: int | None = None
     trim_window: int | None = None
     synthesize: bool = False
     source_type: str | None = None
@@ -84,11 +88,15 @@ def trim_context(
     question: Question,
     retrieval: Retrieval,
 ) -> Retrieval:
-    from bib_orchestration.biblioteca.retrieval.trim import trim_chunks
+    from bib_orchestration.biblioteca.retrieval.trim import trim_retrieval
 
+    if config.trim_mode not in (None, *TRIM_MODES):
+        raise dg.Failure(
+            f"trim_mode is {config.trim_mode!r}; {', '.join(TRIM_MODES)} are right", allow_retries=False
+        )
     given = {name: value for name, value in config.model_dump().items() if value is not None}
     options = replace(RetrievalOptions.of(library.settings.retrieval), **given)
-    shown = Retrieval(tuple(trim_chunks(question, retrieval.chunks, options))) if options.trim else retrieval
+    shown = trim_retrieval(question, retrieval, options) if options.trim else retrieval
     _show(context, question, shown)
     return shown
 

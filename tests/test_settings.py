@@ -316,6 +316,24 @@ def test_retrieval_trim_threshold_lies_over_the_file(config: Path) -> None:
     assert loaded(config, written, RETRIEVAL_TRIM_THRESHOLD="").retrieval.trim_threshold == 0.5
 
 
+def test_retrieval_trim_mode_lies_over_the_file(config: Path) -> None:
+    written = WIKI + '[retrieval]\ntrim_mode = "margin"\n'
+    assert loaded(config, WIKI).retrieval.trim_mode == "cosine"
+    assert loaded(config, written).retrieval.trim_mode == "margin"
+    assert loaded(config, written, RETRIEVAL_TRIM_MODE="cosine-auto").retrieval.trim_mode == "cosine-auto"
+    assert loaded(config, written, RETRIEVAL_TRIM_MODE="").retrieval.trim_mode == "margin"
+
+
+def test_a_trim_mode_that_is_none(config: Path) -> None:
+    assert (
+        refusal(config, WIKI, RETRIEVAL_TRIM_MODE="margen")
+        == "RETRIEVAL_TRIM_MODE: 'margen' is not among cosine, cosine-auto, margin"
+    )
+    assert "'cosine', 'cosine-auto' or 'margin'" in refusal(
+        config, WIKI + '[retrieval]\ntrim_mode = "auto"\n'
+    )
+
+
 @pytest.mark.parametrize("value", ["0,38", "much", "7", "-1.01", "nan", "inf"])
 def test_a_threshold_in_the_environment_that_is_none(config: Path, value: str) -> None:
     message = refusal(config, WIKI, RETRIEVAL_TRIM_THRESHOLD=value)

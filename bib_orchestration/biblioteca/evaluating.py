@@ -39,6 +39,7 @@ def ab_settings(settings: Settings, **changes: Any) -> AbSettings:
     """The A/B settings of bib.toml; `changes` that are not None replace them. Raises EvaluationError."""
     asked = AbSettings(
         top_k=settings.evaluation.top_k,
+        trim_mode=settings.evaluation.trim_mode,
         trim_threshold=settings.evaluation.trim_threshold,
         trim_window=settings.evaluation.trim_window,
         trim_min_sentences=settings.retrieval.trim_min_sentences,

@@ -99,8 +99,9 @@ def _index_all(
         cut.append(refresh_chunks(library.warehouse, source.name, library.settings.chunks, full=full))
     removed = remove_unknown_sources(library.warehouse, [source.name for source in library.settings.sources])
     refresh_unique_chunks(library)
-    index = refresh_index(library, full=full, progress=progress)
+    # Before the index, which is calibrated by them.
     queries = query_log.load(library.warehouse, library.settings.query_log)
+    index = refresh_index(library, full=full, progress=progress)
     runs = load_runs(library.warehouse, library.settings.runs)
     library.warehouse.publish()
     return IndexingReport(tuple(read), tuple(cut), tuple(removed), index, queries, runs)

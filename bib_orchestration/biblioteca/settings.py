@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -39,6 +39,8 @@ STEMMERS = {
     "nl": "dutch",
     "pt": "portuguese",
 }
+TrimMode = Literal["cosine", "cosine-auto", "margin"]
+TRIM_MODES: tuple[TrimMode, ...] = get_args(TrimMode)
 # An address such as "md:name" or "s3://bucket", which no folder is put before.
 _SCHEME = re.compile(r"[a-z0-9_+]{2,}:")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -160,6 +162,7 @@ class RetrievalSettings(_Frozen):
     ranking: Literal["vector", "hybrid"] = "vector"
     top_k: Annotated[int, Field(ge=1, le=20)] = 5
     trim: bool = False
+    trim_mode: TrimMode = "cosine"
     trim_threshold: Annotated[float, Field(ge=-1, le=1)] = 0.38
     trim_min_sentences: Annotated[int, Field(ge=0)] = 1
     trim_window: Annotated[int, Field(ge=0)] = 0
@@ -170,6 +173,7 @@ class EvaluationSettings(_Frozen):
 
     questions: Annotated[int, Field(ge=1)] = 15
     top_k: Annotated[int, Field(ge=1, le=20)] = 5
+    trim_mode: TrimMode = "cosine"
     trim_threshold: Annotated[float, Field(ge=-1, le=1)] = 0.38
     trim_window: Annotated[int, Field(ge=0)] = 1
     min_token_reduction_pct: float = 20.0
@@ -309,7 +313,8 @@ def load_settings(
     """Read and check `config` (see `find_config`), then lay the environment over it.
 
     Relative paths in the file are relative to the file. The environment may set BIB_HOME (default: `data`
-    beside the file), BIB_WAREHOUSE, BIB_INDEX, RETRIEVAL_TRIM and RETRIEVAL_TRIM_THRESHOLD.
+    beside the file), BIB_WAREHOUSE, BIB_INDEX, RETRIEVAL_TRIM, RETRIEVAL_TRIM_MODE and
+    RETRIEVAL_TRIM_THRESHOLD.
 
     `missing_sources="keep"` lets a source's folder be absent: for processes that work through several
     sources, where one that has vanished must not stop the others (reading it will fail, and say so).
@@ -369,6 +374,10 @@ def _retrieval_from(environ: Mapping[str, str], raw: dict[str, Any]) -> None:
         if value not in ("", "0", "1", "true", "false"):
             raise SettingsError(f"RETRIEVAL_TRIM: {value!r} is neither 1 nor 0")
         retrieval["trim"] = value in ("1", "true")
+    if mode := environ.get("RETRIEVAL_TRIM_MODE", "").strip():
+        if mode not in TRIM_MODES:
+            raise SettingsError(f"RETRIEVAL_TRIM_MODE: {mode!r} is not among {', '.join(TRIM_MODES)}")
+        retrieval["trim_mode"] = mode
     if threshold := environ.get("RETRIEVAL_TRIM_THRESHOLD"):
         try:
             cosine = float(threshold)

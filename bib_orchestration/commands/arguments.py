@@ -6,6 +6,8 @@ import argparse
 from datetime import date
 from typing import Any
 
+from bib_orchestration.biblioteca.settings import TRIM_MODES
+
 # Arithmetic on days ends with the year 9999.
 _LAST_YEAR = 9000
 
@@ -24,8 +26,15 @@ def add_command(
 def add_retrieval_options(command: argparse.ArgumentParser) -> None:
     """What a search and an evaluation have in common; bib.toml's settings are the defaults."""
     command.add_argument("--top-k", type=positive, metavar="N", help="chunks a question")
+    command.add_argument("--trim-mode", choices=TRIM_MODES, help="how the sentences that matter are told")
     command.add_argument(
-        "--threshold", type=cosine, metavar="COSINE", help="cosine from which a sentence stays"
+        "--threshold", type=cosine, metavar="COSINE", help="cosine from which a sentence stays (mode cosine)"
+    )
+    command.add_argument(
+        "--min-sentences",
+        type=count,
+        metavar="N",
+        help="kept of each chunk at the least; with 0 whole chunks may go",
     )
     command.add_argument("--window", type=count, metavar="N", help="neighbours kept on either side")
     command.add_argument("--source-type", metavar="TYPE", help="only chunks of such sources")

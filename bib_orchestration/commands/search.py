@@ -36,7 +36,9 @@ def _run(parsed: argparse.Namespace, settings: Settings) -> int:
     asked = {
         "ranking": parsed.ranking,
         "trim": parsed.trim,
+        "trim_mode": parsed.trim_mode,
         "trim_threshold": parsed.threshold,
+        "trim_min_sentences": parsed.min_sentences,
         "trim_window": parsed.window,
     }
     options = replace(

@@ -8,7 +8,9 @@ SELECT
     questions,
     ranking,
     top_k,
-    trim_threshold,
+    coalesce(trim_mode, 'cosine') AS trim_mode, -- the only one that there was at first
+    trim_threshold, -- of mode cosine
+    trim_min_sentences,
     trim_window,
     model,
     avg_tokens_baseline,
@@ -21,7 +23,8 @@ SELECT
     corpus IS DISTINCT FROM lag(corpus) OVER before AS other_corpus -- than the run before
 FROM ab_runs
 WINDOW before AS (
-    PARTITION BY day, variants, ranking, top_k, trim_threshold, trim_window, source_type, app
+    PARTITION BY day, variants, ranking, top_k, coalesce(trim_mode, 'cosine'), trim_threshold,
+        trim_min_sentences, trim_window, source_type, app
     ORDER BY ran_at, run_id
 )
 ORDER BY ran_at DESC, run_id DESC

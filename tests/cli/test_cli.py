@@ -136,6 +136,10 @@ def test_search_trimmed_and_filtered(indexed: Base, bib: Run) -> None:
         indexed, "search", question, "--trim", "--threshold", "0.99", "--window", "0", "--json"
     ).json
     assert trimmed["tokens_in_context"] < trimmed["tokens_before"]
+    best = ("--trim", "--trim-mode", "margin", "--min-sentences", "0", "--json")
+    by_margin = bib(indexed, "search", question, *best).json
+    assert len(by_margin["chunks"]) < len(trimmed["chunks"])
+    assert by_margin["tokens_before"] == trimmed["tokens_before"]
     only = bib(indexed, "search", question, "--app", "crearack", "--json").json
     assert [chunk["path"] for chunk in only["chunks"]] == ["vpn.md"]
     nothing = bib(indexed, "search", question, "--source-type", "no-such")

@@ -86,6 +86,7 @@ def test_the_run_config_is_filled_in_as_bib_toml_says(floor: Floor) -> None:
     assert (ops["retrieve_chunks"]["top_k"], ops["retrieve_chunks"]["ranking"]) == (2, "hybrid")
     assert ops["trim_context"] == {
         "trim": True,
+        "trim_mode": "cosine",
         "trim_threshold": 0.3,
         "trim_min_sentences": 1,
         "trim_window": 2,
@@ -121,6 +122,12 @@ def test_filters_and_trimming_switched_off(floor: Floor) -> None:
             "retrieve_chunks",
             "ranking is 'hybird'; vector or hybrid is right",
         ),
+        (
+            "¿VPN?",
+            {"trim_context": {"trim_mode": "margen"}},
+            "trim_context",
+            "trim_mode is 'margen'; cosine, cosine-auto, margin are right",
+        ),
     ],
 )
 def test_what_cannot_be_searched_fails_readably(
@@ -141,6 +148,7 @@ def test_the_defaults_of_its_config_are_the_contracts(floor: Floor) -> None:
     assert (job.run_config or {})["ops"]["evaluate_retrieval"]["config"] == {
         "variants": ["baseline", "trim"],
         "top_k": 5,
+        "trim_mode": "cosine",
         "trim_threshold": 0.38,
         "trim_window": 1,
         "synthesize": False,

@@ -16,7 +16,7 @@ from bib_orchestration.biblioteca.evaluation.ab_test import AbSettings, Evaluati
 from bib_orchestration.biblioteca.evaluation.runs import load_runs
 from bib_orchestration.biblioteca.indexing import index_all
 from bib_orchestration.biblioteca.library import Library
-from bib_orchestration.biblioteca.settings import load_settings
+from bib_orchestration.biblioteca.settings import TRIM_MODES, load_settings
 
 PAGES = {
     "wiki/vacaciones.md": "# Vacaciones\n\nLas vacaciones se piden en el portal. El saldo caduca en marzo. "
@@ -62,6 +62,7 @@ def test_the_defaults_are_the_contracts() -> None:
     asked = AbSettings()
     assert asked.variants == ("baseline", "trim")
     assert (asked.top_k, asked.trim_threshold, asked.trim_window, asked.trim_min_sentences) == (5, 0.38, 1, 1)
+    assert asked.trim_mode == "cosine"
     assert (asked.source_type, asked.app, asked.synthesize) == (None, None, False)
 
 
@@ -74,6 +75,8 @@ def test_the_defaults_are_the_contracts() -> None:
         ({"top_k": 0}, "top_k is 0; 1 to 20 is right"),
         ({"top_k": 21}, "top_k is 21; 1 to 20 is right"),
         ({"trim_window": -1}, "trim_window -1"),
+        ({"trim_mode": "auto"}, "trim_mode is 'auto'; cosine, cosine-auto, margin are right"),
+        ({"trim_min_sentences": -1}, "trim_min_sentences is -1; a number from 0 up is right"),
         ({"trim_threshold": 1.5}, "trim_threshold is 1.5"),
         ({"trim_threshold": float("nan")}, "trim_threshold is nan"),
         ({"synthesize": True}, "synthesize: answers are not built yet"),
@@ -116,6 +119,45 @@ def test_a_high_threshold_trims_and_the_gate_cannot_conclude(evaluate: Evaluate)
     evaluation = evaluate(trim_threshold=0.99, trim_window=0)
     assert evaluation.run.summary["token_reduction_pct"] > 20
     assert evaluation.gate.verdict == "cannot conclude"
+
+
+@pytest.mark.parametrize("mode", TRIM_MODES)
+def test_each_mode_runs_and_is_noted(evaluate: Evaluate, library: Library, mode: str) -> None:
+    made = evaluate(trim_mode=mode, trim_window=0, trim_min_sentences=0, trim_threshold=0.9)
+    run = json.loads((made.stored.folder / "run.json").read_text(encoding="utf-8"))
+    assert (run["settings"]["trim_mode"], run["settings"]["trim_min_sentences"]) == (mode, 0)
+    assert run["generation"]["calibration"]["contents"] == len(PAGES)
+    with library.warehouse.read() as connection:
+        rows = connection.execute(
+            "SELECT trim_mode, trim_min_sentences FROM ab_runs WHERE run_id = ?", [made.stored.run_id]
+        ).fetchall()
+    assert rows == [(mode, 0)]
+
+
+def test_chunks_that_trimming_lets_go_count_in_overlap_and_in_tokens_before(evaluate: Evaluate) -> None:
+    made = evaluate(trim_mode="margin", trim_window=0, trim_min_sentences=0)
+    pairs = list(zip(made.run.results[::2], made.run.results[1::2], strict=True))
+    assert any(len(trim.chunk_ids) < len(baseline.chunk_ids) for baseline, trim in pairs)
+    for baseline, trim in pairs:
+        assert trim.tokens_before == baseline.tokens
+        assert trim.overlap_vs_baseline == round(len(trim.chunk_ids) / len(baseline.chunk_ids), 2)
+    assert not made.gate.condition("overlap").note
+
+
+def test_a_run_of_before_there_were_modes_is_loaded_as_the_one_that_there_was(
+    evaluate: Evaluate, library: Library
+) -> None:
+    stored = evaluate().stored
+    file = stored.folder / "run.json"
+    run = json.loads(file.read_text(encoding="utf-8"))
+    del run["settings"]["trim_mode"]
+    file.write_text(json.dumps(run), encoding="utf-8")
+    with library.warehouse.lock(), library.warehouse.transaction() as connection:
+        connection.execute("DELETE FROM ab_runs")
+    load_runs(library.warehouse, library.settings.runs)
+    with library.warehouse.read() as connection:
+        query = "SELECT trim_mode FROM ab_runs WHERE run_id = ?"
+        assert connection.execute(query, [stored.run_id]).fetchall() == [("cosine",)]
 
 
 def test_one_variant_alone(evaluate: Evaluate) -> None:

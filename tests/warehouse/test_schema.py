@@ -21,8 +21,9 @@ OF_OUR_OWN = {
     "bib_sources": "source commit documents problems error run_id read_at",
     "query_log_files": "file bytes",
     "bib_index": "generation model revision dimension contents corpus level_at",
-    "ab_runs": "run_id ran_at day golden_hash questions variants top_k trim_threshold trim_window ranking"
-    " source_type app generation model corpus avg_tokens_baseline avg_tokens_trim token_reduction_pct"
+    "ab_runs": "run_id ran_at day golden_hash questions variants top_k trim_mode trim_threshold"
+    " trim_min_sentences trim_window ranking source_type app generation model corpus avg_tokens_baseline"
+    " avg_tokens_trim token_reduction_pct"
     " avg_overlap_vs_baseline verdict",
     "ab_results": "rank",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,11 +32,10 @@ from bib_orchestration.biblioteca.retrieval.chunk import (
     Question,
     Retrieval,
     RetrievalOptions,
-    RetrievedChunk,
 )
 from bib_orchestration.biblioteca.retrieval.retrieve import search
-from bib_orchestration.biblioteca.retrieval.trim import trim_chunks
-from bib_orchestration.biblioteca.settings import EvaluationSettings
+from bib_orchestration.biblioteca.retrieval.trim import trim_retrieval
+from bib_orchestration.biblioteca.settings import TRIM_MODES, EvaluationSettings, TrimMode
 
 VARIANTS = (BASELINE, TRIM)
 
@@ -53,7 +52,7 @@ class AbSettings:
 
     variants: any of "baseline" and "trim", in the order of the results.
     top_k: chunks a question, 1 to 20.
-    trim_threshold, trim_window, trim_min_sentences: of the trimmed variant.
+    trim_mode, trim_threshold, trim_window, trim_min_sentences: of the trimmed variant.
     ranking: how chunks are ranked, for both.
     source_type, app: what chunks must belong to.
     synthesize: whether answers are made and judged, which needs a language model.
@@ -61,6 +60,7 @@ class AbSettings:
 
     variants: tuple[str, ...] = VARIANTS
     top_k: int = 5
+    trim_mode: TrimMode = "cosine"
     trim_threshold: float = 0.38
     trim_window: int = 1
     trim_min_sentences: int = 1
@@ -78,6 +78,12 @@ class AbSettings:
                 f"variants are {', '.join(map(repr, self.variants)) or 'none'}; "
                 f"any of {', '.join(map(repr, VARIANTS))} is right, each once"
             )
+        if self.trim_mode not in TRIM_MODES:
+            raise EvaluationError(f"trim_mode is {self.trim_mode!r}; {', '.join(TRIM_MODES)} are right")
+        if self.trim_min_sentences < 0:
+            raise EvaluationError(
+                f"trim_min_sentences is {self.trim_min_sentences}; a number from 0 up is right"
+            )
         if self.trim_window < 0 or not -1 <= self.trim_threshold <= 1:
             raise EvaluationError(
                 f"trim_threshold is {self.trim_threshold} and trim_window {self.trim_window}; "
@@ -92,6 +98,7 @@ class AbSettings:
         return RetrievalOptions(
             ranking="hybrid" if self.ranking == "hybrid" else "vector",
             trim=True,
+            trim_mode=self.trim_mode,
             trim_threshold=self.trim_threshold,
             trim_min_sentences=self.trim_min_sentences,
             trim_window=self.trim_window,
@@ -186,24 +193,23 @@ def distinct(questions: Iterable[str]) -> list[str]:
 
 def _results(rank: int, question: Question, settings: AbSettings, index: Snapshot) -> list[AbResult]:
     filters = Filters(source_type=settings.source_type, app=settings.app)
-    whole = search(question, settings.top_k, replace(settings.options, trim=False), filters, index=index)
+    whole = Retrieval(tuple(search(question, settings.top_k, settings.options, filters, index=index)))
     made = {BASELINE: whole}
     if TRIM in settings.variants:
-        made[TRIM] = trim_chunks(question, whole, settings.options)
+        made[TRIM] = trim_retrieval(question, whole, settings.options)
     baseline_ids = _ids(whole) if BASELINE in settings.variants else ()
     return [_result(rank, question, variant, made[variant], baseline_ids) for variant in settings.variants]
 
 
 def _result(
-    rank: int, question: Question, variant: str, chunks: Sequence[RetrievedChunk], baseline_ids: Sequence[str]
+    rank: int, question: Question, variant: str, retrieval: Retrieval, baseline_ids: Sequence[str]
 ) -> AbResult:
-    retrieval = Retrieval(tuple(chunks))
-    overlap = None if variant == BASELINE else overlap_vs_baseline(_ids(chunks), baseline_ids)
+    overlap = None if variant == BASELINE else overlap_vs_baseline(_ids(retrieval), baseline_ids)
     return AbResult(
         rank=rank,
         question=question.text,
         variant=variant,
-        chunk_ids=_ids(chunks),
+        chunk_ids=_ids(retrieval),
         top_score=rounded(retrieval.top_score, SCORE_DECIMALS),
         tokens=retrieval.tokens_in_context,
         tokens_before=retrieval.tokens_before,
@@ -211,5 +217,5 @@ def _result(
     )
 
 
-def _ids(chunks: Sequence[RetrievedChunk]) -> tuple[str, ...]:
-    return tuple(chunk.content_id for chunk in chunks)
+def _ids(retrieval: Retrieval) -> tuple[str, ...]:
+    return tuple(chunk.content_id for chunk in retrieval.chunks)

@@ -26,7 +26,19 @@ RESULTS_PARQUET = "results.parquet"
 RUN_JSON = "run.json"
 AD_HOC = "adhoc"
 # What `ab_runs` keeps of a run's settings and of its summary.
-_SETTINGS = ("variants", "top_k", "trim_threshold", "trim_window", "ranking", "source_type", "app")
+_SETTINGS = (
+    "variants",
+    "top_k",
+    "trim_mode",
+    "trim_threshold",
+    "trim_min_sentences",
+    "trim_window",
+    "ranking",
+    "source_type",
+    "app",
+)
+# What runs of before there was a choice had.
+_FORMER = {"trim_mode": "cosine"}
 _FIGURES = ("avg_tokens_baseline", "avg_tokens_trim", "token_reduction_pct", "avg_overlap_vs_baseline")
 
 # What a file that is no run's, or was damaged, may raise; pyarrow's own errors are among them.
@@ -137,7 +149,7 @@ def _run_row(run_id: str, folder: Path) -> dict[str, Any]:
     """The row of `ab_runs` of a stored run."""
     run = json.loads((folder / RUN_JSON).read_text(encoding="utf-8"))
     output = json.loads((folder / RESULTS_JSON).read_text(encoding="utf-8"))
-    settings, generation, summary = run["settings"], run["generation"], output["summary"]
+    settings, generation, summary = _FORMER | run["settings"], run["generation"], output["summary"]
     return {
         "run_id": run_id,
         "ran_at": datetime.fromisoformat(run["at"]),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bib_orchestration.biblioteca.index.sentence_vectors import Content
+from bib_orchestration.biblioteca.retrieval.calibration import MOST_QUESTIONS
 from bib_orchestration.biblioteca.warehouse.connection import Warehouse
 from bib_orchestration.biblioteca.warehouse.sql_tables import table_exists
 
@@ -61,6 +62,19 @@ def wanted_rows(connection: DuckDBPyConnection) -> dict[str, WantedRow]:
         row[0]: WantedRow(Content(*row[:4]), row[4], row[5], row[6], tuple(tuple(names) for names in row[7:]))
         for row in rows
     }
+
+
+def logged_questions(connection: DuckDBPyConnection) -> list[str]:
+    """Questions of the log to calibrate by: as a golden set has them, each once, drawn at random but the same each
+    time. When some are added, most of the draw stays."""
+    rows = connection.execute(
+        """
+        SELECT DISTINCT trim(question) AS asked FROM oraculo_queries WHERE length(trim(question)) > 8
+        ORDER BY md5('calibration ' || asked), asked LIMIT ?
+        """,
+        [MOST_QUESTIONS],
+    ).fetchall()
+    return [row[0] for row in rows]
 
 
 def wanted_ids(warehouse: Warehouse) -> set[str]:

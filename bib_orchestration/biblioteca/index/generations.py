@@ -6,6 +6,7 @@ The pointer is a table and not a file, because there is no atomic rename on obje
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
@@ -13,6 +14,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from bib_orchestration.biblioteca.retrieval.calibration import Calibration
 
 CURRENT = "current"
 TABLE_PREFIX = "chunks__"
@@ -40,6 +43,7 @@ class Generation:
     contents: how many it holds.
     version: the table's when that was done. It is the one that is read: later ones are of a run that has not
         ended, or was killed. 0: not known.
+    calibration: what the model's cosines mean on these contents; None: not known.
     """
 
     table: str
@@ -52,6 +56,7 @@ class Generation:
     corpus: str
     contents: int
     version: int = 0
+    calibration: Calibration | None = None
 
 
 class IndexStore:
@@ -98,13 +103,15 @@ class IndexStore:
         """The live generation; None before the first one."""
         table = self.find(CURRENT)
         rows = [] if table is None else table.to_arrow().to_pylist()
-        return Generation(**rows[0]) if rows else None
+        return _generation(rows[0]) if rows else None
 
     def go_live(self, generation: Generation) -> None:
         """Make `generation` the live one, in one write."""
         import pyarrow as pa
 
-        row = pa.Table.from_pylist([asdict(generation)])
+        # As text: it is read whole or not at all, and a column for each figure would only be in the way.
+        calibration = json.dumps(asdict(generation)["calibration"])
+        row = pa.Table.from_pylist([asdict(generation) | {"calibration": calibration}])
         table = self.find(CURRENT)
         if table is None:
             self.db.create_table(CURRENT, row)
@@ -125,6 +132,12 @@ class IndexStore:
         for name in dropped:
             self.db.drop_table(name)
         return dropped
+
+
+def _generation(row: dict[str, Any]) -> Generation:
+    """What `current` holds, in Python. One that an older version wrote says less."""
+    figures = json.loads(row.get("calibration") or "null")
+    return Generation(**row | {"calibration": None if figures is None else Calibration(**figures)})
 
 
 def tidy(table: Any, being_read: int | None = None) -> None:

@@ -19,17 +19,19 @@ from bib_orchestration.biblioteca.index.sentence_vectors import Spans, from_byte
 # Texts of up to so many bytes in all are held: those of some 15,000 rows at 512 dimensions.
 MOST_HELD_BYTES = 128 * 2**20
 
-_COLUMNS = ("text", "sentence_starts", "sentence_ends", "sentence_vectors")
+_COLUMNS = ("text", "sentence_starts", "sentence_ends", "sentence_vectors", "stems")
 _BYTES_A_NUMBER = 2
 
 
 @dataclass(frozen=True, slots=True)
 class StoredText:
-    """The text of a row, its sentences' spans, and their vectors (float32, shape (sentences, dimension))."""
+    """The text of a row, its sentences' spans, their vectors (float32, shape (sentences, dimension)), and the stems
+    of its title and headings, then of each sentence."""
 
     text: str
     spans: Spans
     sentence_vectors: NDArray[np.float32]
+    stems: tuple[str, ...]
 
 
 class StoredTexts:
@@ -79,9 +81,10 @@ class StoredTexts:
         data = data.take(by_id[np.searchsorted(ids, self._row_ids, sorter=by_id)])
         return [data[name].combine_chunks() for name in _COLUMNS]
 
-    def _text(self, text: Any, starts: Any, ends: Any, vectors: Any) -> StoredText:
+    def _text(self, text: Any, starts: Any, ends: Any, vectors: Any, stems: Any) -> StoredText:
         return StoredText(
             text.as_py(),
             list(zip(starts.as_py(), ends.as_py(), strict=True)),
             from_bytes(vectors.as_buffer(), self._dimension),
+            tuple(stems.as_py().split("\n")),
         )

@@ -16,11 +16,14 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bib_orchestration.biblioteca.index import approximate, stored_rows
 from bib_orchestration.biblioteca.index.corpus_contents import (
     WantedRow,
     corpus_hash,
     has_documents,
+    logged_questions,
     wanted_rows,
 )
 from bib_orchestration.biblioteca.index.embedders import Embedder, fingerprint_of
@@ -34,13 +37,20 @@ from bib_orchestration.biblioteca.index.generations import (
     tidy,
 )
 from bib_orchestration.biblioteca.index.sentence_vectors import Embedded, embed_contents, embed_sentences
+from bib_orchestration.biblioteca.retrieval.calibration import (
+    FEWEST_QUESTIONS,
+    MOST_CONTENTS,
+    Calibration,
+    calibrate,
+    drawn,
+    is_fresh,
+)
 from bib_orchestration.biblioteca.retrieval.lexical import LEXICAL_VERSION
 from bib_orchestration.biblioteca.retrieval.sentences import SPLITTER_VERSION
 from bib_orchestration.biblioteca.warehouse import locks
 from bib_orchestration.biblioteca.warehouse.connection import Warehouse
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
@@ -105,7 +115,13 @@ def sync_index(
         live = store.current()
         with warehouse.read() as connection:
             target = _generation(embedder, corpus_hash(connection, of_documents=False))
-            if live is not None and not full and _is_level(store, live, target):
+            questions = logged_questions(connection)
+            if (
+                live is not None
+                and not full
+                and _is_level(store, live, target)
+                and is_fresh(live.calibration, len(questions), live.contents)
+            ):
                 return IndexReport(live.table, live.contents)
             wanted = wanted_rows(connection)
             if not wanted and live and live.contents and not has_documents(connection):
@@ -115,7 +131,7 @@ def sync_index(
                 )
         if not wanted and live is None:
             return IndexReport("", 0)
-        return _Sync(store, embedder, target, live, wanted, full, progress).run()
+        return _Sync(store, embedder, target, live, wanted, questions, full, progress).run()
 
 
 def _generation(embedder: Embedder, corpus: str) -> Generation:
@@ -137,7 +153,7 @@ def _generation(embedder: Embedder, corpus: str) -> Generation:
 def _is_level(store: IndexStore, live: Generation, target: Generation) -> bool:
     """Whether nothing has changed. A run killed between its merge and its end leaves a later version, which
     need not be of the corpus that the live one was brought level with."""
-    if live != replace(target, contents=live.contents, version=live.version):
+    if live != replace(target, contents=live.contents, version=live.version, calibration=live.calibration):
         return False
     table = store.find(live.table)
     return table is not None and table.version == live.version
@@ -153,6 +169,7 @@ class _Sync:
         target: Generation,
         live: Generation | None,
         wanted: dict[str, WantedRow],
+        questions: Sequence[str],
         full: bool,
         progress: Progress,
     ) -> None:
@@ -161,6 +178,8 @@ class _Sync:
         self.target = target
         self.live = live
         self.wanted = wanted
+        self.questions = questions
+        self.full = full
         self.progress = progress
         table = store.find(target.table)
         self.is_live = live is not None and live.table == target.table and table is not None
@@ -312,12 +331,33 @@ class _Sync:
         if wrote:
             tidy(self.table, being_read)
         approximate.keep_indexed(self.table, dimension=self.target.dimension, being_read=being_read)
-        generation = replace(self.target, contents=len(self.wanted), version=self.table.version)
+        generation = replace(
+            self.target,
+            contents=len(self.wanted),
+            version=self.table.version,
+            calibration=self._calibration(),
+        )
         if generation != self.live or not self.is_live:
             self.store.go_live(generation)
         if not self.is_live:
             self._drop_older()
         return not self.is_live
+
+    def _calibration(self) -> Calibration | None:
+        """The live one's while it is fresh, or else a new one: it costs as many embeddings as there are questions,
+        too many for each small change."""
+        live = self.live.calibration if self.live and self.is_live else None
+        same_sentences = self.live is not None and self.live.splitter == self.target.splitter
+        if same_sentences and not self.full and is_fresh(live, len(self.questions), len(self.wanted)):
+            return live
+        asked = self.questions if len(self.questions) >= FEWEST_QUESTIONS else ()
+        vectors = [self.embedder.embed_question(question) for question in asked]
+        contents = stored_rows.fetch(self.table, drawn(self.wanted, MOST_CONTENTS), self.target.dimension)
+        return calibrate(
+            np.array(vectors, np.float32).reshape(-1, self.target.dimension),
+            [embedded.sentence_vectors.astype(np.float32) for embedded in contents.values()],
+            of=len(self.wanted),
+        )
 
     def _drop_older(self) -> None:
         """The last live generation stays, so that going back to its model costs nothing."""

@@ -20,6 +20,7 @@ from bib_orchestration.biblioteca.index.generations import CURRENT, LIST_COLUMNS
 from bib_orchestration.biblioteca.index.neighbours import HeldVectors, Neighbours, Rows, Vectors
 from bib_orchestration.biblioteca.index.occurrences import Matching, Occurrences
 from bib_orchestration.biblioteca.index.stored_texts import StoredText, StoredTexts
+from bib_orchestration.biblioteca.retrieval.calibration import Calibration
 from bib_orchestration.biblioteca.retrieval.lexical import Bm25
 
 # How long a reader may go without asking whether another generation is live.
@@ -68,6 +69,11 @@ class Snapshot:
 
     def __len__(self) -> int:
         return len(self._row_ids)
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What the model's cosines mean on these contents; None when the index was not calibrated."""
+        return self.generation.calibration
 
     @cached_property
     def languages(self) -> list[str]:

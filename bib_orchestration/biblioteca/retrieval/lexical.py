@@ -1,4 +1,4 @@
-"""Words to stems, and BM25 over them: one engine for chunks and, later, for sentences.
+"""Words to stems, and BM25 over them: one engine for chunks and for sentences.
 
 Stems are made when a content is indexed, by the language of its source, and stored with it; the inverted
 index is laid out in memory when a generation is opened. So statistics follow the contents exactly, equal
@@ -16,7 +16,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,10 @@ def question_stems(text: str, languages: Iterable[str]) -> list[str]:
 
 
 class Bm25:
-    """BM25 over contents given as lists of stems; scores have the contents' order."""
+    """BM25 over contents given as lists of stems; scores have the contents' order.
+
+    size: how many contents there are. mean_length: of their lists of stems, 1 at the least.
+    """
 
     def __init__(self, contents: Iterable[Sequence[str]]) -> None:
         self._numbers: dict[str, int] = {}
@@ -119,10 +122,8 @@ class Bm25:
         self._rows = rows[order]
         frequencies = np.bincount(terms, minlength=len(self._numbers)).astype(np.float64)
         self._starts = np.concatenate([[0], np.cumsum(frequencies)]).astype(np.int64)
-        idf = np.log1p((self.size - frequencies + 0.5) / (frequencies + 0.5))
-        mean = max(lengths.mean(), 1.0) if self.size else 1.0
-        norms = K1 * (1 - B + B * lengths / mean)
-        weights = idf[terms] * counts * (K1 + 1) / (counts + norms[rows])
+        self.mean_length = max(float(lengths.mean()), 1.0) if self.size else 1.0
+        weights = _idf(self.size, frequencies)[terms] * saturated(counts, lengths[rows], self.mean_length)
         self._weights = weights[order]
 
     def scores(self, question: Iterable[str]) -> NDArray[np.float64]:
@@ -134,6 +135,25 @@ class Bm25:
                 postings = slice(self._starts[number], self._starts[number + 1])
                 scores[self._rows[postings]] += self._weights[postings]
         return scores
+
+    def knows(self, stem: str) -> bool:
+        """Whether any content has it."""
+        return stem in self._numbers
+
+    def idf(self, stem: str) -> float:
+        """How rare a stem is; highest for one that no content has."""
+        number = self._numbers.get(stem)
+        holders = 0 if number is None else self._starts[number + 1] - self._starts[number]
+        return float(_idf(self.size, np.float64(holders)))
+
+
+def _idf(size: int, holders: Any) -> Any:
+    return np.log1p((size - holders + 0.5) / (holders + 0.5))
+
+
+def saturated(counts: Any, lengths: Any, mean_length: float) -> Any:
+    """BM25's factor for how often a stem stands in texts of some lengths: numbers, or arrays of one shape."""
+    return counts * (K1 + 1) / (counts + K1 * (1 - B + B * lengths / mean_length))
 
 
 @cache

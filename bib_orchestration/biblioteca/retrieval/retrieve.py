@@ -26,7 +26,7 @@ from bib_orchestration.biblioteca.retrieval.chunk import (
     RetrievedChunk,
 )
 from bib_orchestration.biblioteca.retrieval.lexical import question_stems
-from bib_orchestration.biblioteca.retrieval.trim import trim_chunks
+from bib_orchestration.biblioteca.retrieval.trim import trim_retrieval
 from bib_orchestration.biblioteca.settings import load_settings
 
 __all__ = ["Filters", "Question", "Retrieval", "RetrievalOptions", "RetrievedChunk", "retrieve", "search"]
@@ -55,10 +55,8 @@ def retrieve(
     """
     if index is None:
         index = live_index(load_settings(missing_sources="keep").index_address).snapshot()
-    chunks = search(question, top_k, options, filters, index=index)
-    if options.trim:
-        chunks = trim_chunks(question, chunks, options)
-    return Retrieval(tuple(chunks))
+    found = Retrieval(tuple(search(question, top_k, options, filters, index=index)))
+    return trim_retrieval(question, found, options) if options.trim else found
 
 
 def search(
@@ -179,4 +177,6 @@ def _chunk(
         spans=tuple(stored.spans),
         kept=((0, len(stored.text)),),
         sentence_vectors=stored.sentence_vectors,
+        stems=stored.stems,
+        origin=index,
     )
