@@ -133,8 +133,8 @@ def test_other_sentences_renew_it(home: Home, monkeypatch: pytest.MonkeyPatch) -
     log_questions(home, 25)
     home.sync()
     asked(home)
-    monkeypatch.setattr(sync, "SPLITTER_VERSION", "2")
-    monkeypatch.setattr("bib_orchestration.biblioteca.index.stored_rows.SPLITTER_VERSION", "2")
+    monkeypatch.setattr(sync, "SPLITTER_VERSION", "another")
+    monkeypatch.setattr("bib_orchestration.biblioteca.index.stored_rows.SPLITTER_VERSION", "another")
     home.sync()
     assert len(asked(home)) == 25
 
