@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bib_orchestration import plots
+from bib_orchestration.biblioteca.warehouse.connection import rows_of
 from bib_orchestration.displays import table
 
 if TYPE_CHECKING:
@@ -17,13 +18,11 @@ PREVIEW_CHARS = 100
 # Days and runs that a plot over time goes back.
 PLOTTED = 90
 
-Row = dict[str, Any]
-
 
 def page_of(model: str, connection: DuckDBPyConnection, day: str | None) -> dict[str, Any]:
     """The metadata of a model's page, from its table; of one day's rows for a model by day."""
     scope = f" WHERE day = DATE '{day}'" if day else ""
-    rows = _rows(connection, f'SELECT * FROM "{model}"{scope} LIMIT {PREVIEW_ROWS}')
+    rows = rows_of(connection, f'SELECT * FROM "{model}"{scope} LIMIT {PREVIEW_ROWS}')
     page: dict[str, Any] = (
         {"first_rows": table(rows, list(rows[0]), most_chars=PREVIEW_CHARS)} if rows else {}
     )
@@ -33,7 +32,7 @@ def page_of(model: str, connection: DuckDBPyConnection, day: str | None) -> dict
 
 
 def _duplicates(connection: DuckDBPyConnection) -> dict[str, Any]:
-    rows = _rows(connection, "FROM duplicates_saved ORDER BY source <> '(all)', source")
+    rows = rows_of(connection, "FROM duplicates_saved ORDER BY source <> '(all)', source")
     if not rows:
         return {}
     numbers = {name: rows[0][name] for name in ("embeddings_saved", "tokens_saved", "saved_pct")}
@@ -51,7 +50,7 @@ def _duplicates(connection: DuckDBPyConnection) -> dict[str, Any]:
 
 def _reduction_by_day(connection: DuckDBPyConnection) -> dict[str, Any]:
     # Of each day the newest run; runs on questions of their own have no day.
-    rows = _rows(
+    rows = rows_of(
         connection,
         "FROM ab_history WHERE day IS NOT NULL"
         " QUALIFY row_number() OVER (PARTITION BY day ORDER BY ran_at DESC, run_id DESC) = 1"
@@ -69,7 +68,7 @@ def _reduction_by_day(connection: DuckDBPyConnection) -> dict[str, Any]:
 
 
 def _questions_asked(connection: DuckDBPyConnection) -> dict[str, Any]:
-    rows = _rows(connection, f"FROM questions_by_day ORDER BY day DESC LIMIT {PLOTTED}")
+    rows = rows_of(connection, f"FROM questions_by_day ORDER BY day DESC LIMIT {PLOTTED}")
     if not rows:
         return {}
     plot = plots.lines_by_day(
@@ -90,17 +89,12 @@ def _sources_behind(connection: DuckDBPyConnection) -> dict[str, Any]:
 
 
 def _corpus_totals(connection: DuckDBPyConnection) -> dict[str, Any]:
-    totals = _rows(
+    totals = rows_of(
         connection,
         "SELECT sum(documents)::BIGINT AS documents, sum(chunks)::BIGINT AS chunks, sum(tokens)::BIGINT AS tokens,"
         " sum(skipped_files)::BIGINT AS skipped_files, count(error) AS failing_sources FROM corpus_health",
     )[0]
     return {name: value for name, value in totals.items() if value is not None}
-
-
-def _rows(connection: DuckDBPyConnection, select: str) -> list[Row]:
-    relation = connection.sql(select)
-    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
 _EXTRAS: Mapping[str, Callable[[DuckDBPyConnection], dict[str, Any]]] = {

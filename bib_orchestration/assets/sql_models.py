@@ -89,6 +89,7 @@ def _model_asset(settings: Settings, model: SqlModel, models: Mapping[str, SqlMo
     def asset(context: dg.AssetExecutionContext, library: LibraryResource) -> dg.MaterializeResult:
         days = keys_of(context) if model.by_day else [None]
         metadata: dict[str, Any] = {}
+        lineage: dict[str, Lineage] = {}
         for day in days:
             report = materialise(
                 library.warehouse,
@@ -97,7 +98,9 @@ def _model_asset(settings: Settings, model: SqlModel, models: Mapping[str, SqlMo
                 timezone=settings.schedules.timezone,
                 values=library.sql_values,
             )
-            metadata = _metadata(library, model, report, day)
+            # Every day of a run has the columns of the same query.
+            lineage = lineage or _lineage(library, model, report)
+            metadata = _metadata(library, model, report, lineage, day)
             if day:
                 context.add_asset_metadata(metadata, partition_key=day)
         library.warehouse.publish()
@@ -106,9 +109,16 @@ def _model_asset(settings: Settings, model: SqlModel, models: Mapping[str, SqlMo
     return asset
 
 
-def _metadata(library: Library, model: SqlModel, report: ModelReport, day: str | None) -> dict[str, Any]:
+def _lineage(library: Library, model: SqlModel, report: ModelReport) -> dict[str, Lineage]:
     with library.warehouse.read() as connection:
-        lineage = _of_assets(follow_columns(model, list(report.columns), table_columns(connection)))
+        tables = table_columns(connection)
+    return _of_assets(follow_columns(model, list(report.columns), tables))
+
+
+def _metadata(
+    library: Library, model: SqlModel, report: ModelReport, lineage: Mapping[str, Lineage], day: str | None
+) -> dict[str, Any]:
+    with library.warehouse.read() as connection:
         page = page_of(model.name, connection, day)
     return {
         "dagster/partition_row_count" if day else "dagster/row_count": report.rows,

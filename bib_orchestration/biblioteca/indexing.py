@@ -28,7 +28,7 @@ from bib_orchestration.biblioteca.warehouse.corpus_tables import (
     remove_unknown_sources,
 )
 from bib_orchestration.biblioteca.warehouse.query_log import LoadReport
-from bib_orchestration.biblioteca.warehouse.sql_models import SqlModel
+from bib_orchestration.biblioteca.warehouse.sql_models import read_model
 from bib_orchestration.biblioteca.warehouse.sql_tables import ModelReport, materialise, table_exists
 
 UNIQUE_CHUNKS = "unique_chunks"
@@ -116,8 +116,7 @@ def refresh_unique_chunks(library: Library) -> ModelReport | None:
         ) == corpus_hash(connection, of_documents=False):
             return None
     # By itself: to put all models in order, each is parsed, which takes longer than making this one.
-    path = MODELS_FOLDER / f"{UNIQUE_CHUNKS}.sql"
-    model = SqlModel(UNIQUE_CHUNKS, path.read_text(encoding="utf-8"), path)
+    model = read_model(MODELS_FOLDER / f"{UNIQUE_CHUNKS}.sql")
     return materialise(library.warehouse, model, known_to_differ=True)
 
 

@@ -261,6 +261,12 @@ def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def rows_of(connection: DuckDBPyConnection, select: str) -> list[dict[str, Any]]:
+    """The rows of a query, each as a dict by column."""
+    relation = connection.sql(select)
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+
+
 def insert_rows(connection: DuckDBPyConnection, table: str, rows: Sequence[dict[str, Any]]) -> None:
     """Insert rows into a table of `schema.TABLES`, in one go; a key that is absent becomes NULL.
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from bib_orchestration.biblioteca.corpus.chunks import short_hash
 from bib_orchestration.biblioteca.corpus.decoding import UnreadableDocument, decode
-from bib_orchestration.biblioteca.warehouse.connection import quoted
+from bib_orchestration.biblioteca.warehouse.connection import quoted, rows_of
 from bib_orchestration.biblioteca.warehouse.query_log import (
     BadQuery,
     LoggedQuery,
@@ -199,8 +199,7 @@ def _query(path: Path, query: str, *, attach: bool = False) -> list[Row]:
         connection.execute("SET TimeZone = 'UTC'")
         if attach:
             connection.execute(f"ATTACH {quoted(str(path))} AS imported (READ_ONLY)")
-        relation = connection.sql(query)
-        return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+        return rows_of(connection, query)
     except duckdb.Error as error:
         missing = attach and isinstance(error, duckdb.CatalogException)
         raise LogImportError(f"{path}: {f'a table {QUERY_TABLE} is needed; ' * missing}{error}") from None

@@ -237,13 +237,16 @@ def _is_cte(table: exp.Table) -> bool:
     return False
 
 
+def read_model(path: Path) -> SqlModel:
+    """The model of a file, by itself: what it reads is not looked at. Raises ModelError."""
+    if path.stem in TABLES:
+        raise ModelError(f"{path}: {path.stem} is a table that is no model's; give the file another name")
+    return SqlModel(path.stem, *_read(path))
+
+
 def read_models(folder: Path) -> dict[str, SqlModel]:
     """The models of a folder (`*.sql`) by name, each after those that it reads. Raises ModelError."""
-    models = {}
-    for path in _files(folder):
-        if path.stem in TABLES:
-            raise ModelError(f"{path}: {path.stem} is a table that is no model's; give the file another name")
-        models[path.stem] = SqlModel(path.stem, *_read(path))
+    models = {path.stem: read_model(path) for path in _files(folder)}
     known = {*TABLES, *models}
     for model in models.values():
         model.require_tables(known)

@@ -14,7 +14,7 @@ from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from bib_orchestration.biblioteca.warehouse.connection import Warehouse
+from bib_orchestration.biblioteca.warehouse.connection import Warehouse, rows_of
 from bib_orchestration.biblioteca.warehouse.schema import TABLES
 from bib_orchestration.biblioteca.warehouse.sql_models import ModelError, SqlFile, SqlModel, SqlTest
 
@@ -91,7 +91,7 @@ def query(
     bound = _of_model(model, day, timezone, values)
     with warehouse.read() as connection:
         _build(connection, model, bound, day)
-        return _rows(connection, f"FROM {_NEW_ROWS}")
+        return rows_of(connection, f"FROM {_NEW_ROWS}")
 
 
 def run_test(
@@ -102,12 +102,7 @@ def run_test(
     with warehouse.read() as connection:
         _build(connection, test, bound, None)
         count = connection.sql(f"SELECT count(*) FROM {_NEW_ROWS}").fetchall()[0][0]
-        return TestReport(test.name, count, tuple(_rows(connection, f"FROM {_NEW_ROWS} LIMIT {most}")))
-
-
-def _rows(connection: DuckDBPyConnection, select: str) -> list[dict[str, Any]]:
-    relation = connection.sql(select)
-    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+        return TestReport(test.name, count, tuple(rows_of(connection, f"FROM {_NEW_ROWS} LIMIT {most}")))
 
 
 def end_of_day(day: date, timezone: str) -> datetime:
